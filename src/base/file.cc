@@ -58,6 +58,12 @@ Result<FileWriter> FileWriter::create(const fs::path& path) {
   return FileWriter(fd, path);
 }
 
+Result<FileWriter> FileWriter::open_append(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return os_error(errno, "open", path);
+  return FileWriter(fd, path);
+}
+
 FileWriter::FileWriter(FileWriter&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
 
@@ -78,6 +84,11 @@ Result<void> FileWriter::append(std::span<const std::byte> bytes) {
     if (n < 0) return os_error(errno, "write", path_);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }
+  return {};
+}
+
+Result<void> FileWriter::sync() {
+  if (::fsync(fd_) != 0) return os_error(errno, "flush", path_);
   return {};
 }
 

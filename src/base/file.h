@@ -29,12 +29,16 @@ class FileWriter final {
  public:
   /// Creates or truncates `path`.
   static Result<FileWriter> create(const std::filesystem::path& path);
+  /// Opens `path` to write at its end; creates it where it does not exist.
+  static Result<FileWriter> open_append(const std::filesystem::path& path);
   FileWriter(FileWriter&& other) noexcept;
   FileWriter& operator=(FileWriter&& other) noexcept;
   ~FileWriter();
 
   /// Writes all of `bytes` or returns why not.
   Result<void> append(std::span<const std::byte> bytes);
+  /// fsync: what was appended survives a crash of the machine. The writer stays usable.
+  Result<void> sync();
   /// fsync and close. The writer is unusable afterwards.
   Result<void> finish();
 

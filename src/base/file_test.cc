@@ -48,6 +48,18 @@ TEST(FileTest, ReplaceLeavesNoTemporary) {
   EXPECT_FALSE(fs::exists(path.string() + ".tmp"));
 }
 
+TEST(FileTest, AppendsToWhatIsThere) {
+  const fs::path path = scratch("appended");
+  fs::remove(path);
+  for (const char* bytes : {"one", "two"}) {
+    auto writer = FileWriter::open_append(path);
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(writer->append(std::as_bytes(std::span(std::string_view(bytes)))));
+    ASSERT_TRUE(writer->sync());
+  }
+  EXPECT_EQ(read_file(path).value(), "onetwo");
+}
+
 TEST(FileTest, MapsAnEmptyFileAndRefusesAFolder) {
   const fs::path path = scratch("empty");
   ASSERT_TRUE(write_file_durable(path, ""));
