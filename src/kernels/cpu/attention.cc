@@ -1,0 +1,5 @@
+#include "kernels/cpu/register.h"
+
+namespace rondo::kernels::cpu {
+void fill_attention(OpTable&) {}
+}  // namespace rondo::kernels::cpu
