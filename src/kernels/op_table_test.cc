@@ -1,11 +1,173 @@
 // matmul, transpose and weight_grad of every target against the plain loops.
 #include "kernels/op_table_test.h"
 
+#include <cstring>
+#include <string_view>
+
 namespace rondo::kernels {
 namespace {
 
+PackedMatrix random_matrix(TestRandom& random, DType dtype, std::int64_t rows, std::int64_t cols) {
+  PackedMatrix matrix(dtype, rows, cols);
+  matrix.pack_rows(0, rows, random.reals(static_cast<std::size_t>(rows * cols)).data());
+  return matrix;
+}
+
+// `chains` contiguous chains over [0, cols) in stretches of at most `step`, the first chain's visited out of
+// order.
+std::vector<KSegment> random_segments(TestRandom& random, std::int32_t cols, std::int32_t chains) {
+  std::vector<KSegment> segments;
+  for (std::int32_t c = 0; c < chains; ++c) {
+    const std::int32_t end = cols * (c + 1) / chains;
+    for (std::int32_t k = cols * c / chains; k < end;) {
+      const std::int32_t next = std::min(end, k + random.integer(1, 40));
+      segments.push_back({k, next, c});
+      k = next;
+    }
+  }
+  if (segments.size() > 2) std::swap(segments[0], segments[segments.size() / 2]);
+  return segments;
+}
+
+struct MatmulCase {
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t outs;
+  std::int64_t cols;
+  std::int32_t chains;  // 0: no segments
+  bool residual;
+};
+
+MatmulCase random_case(TestRandom& random) {
+  const int rows = random.integer(0, 2) == 0 ? random.integer(1, 4) : random.integer(1, 67);
+  return {.dtype = kAllDTypes[random.integer(0, 2)],
+          .rows = rows,
+          .outs = random.integer(1, 150),
+          .cols = random.integer(1, 700),
+          .chains = random.integer(0, 1) == 0 ? 0 : 1 << random.integer(0, 3),
+          .residual = random.integer(0, 1) == 1};
+}
+
+// The target's and the reference's result for the same random operands: all of y, so that a write outside the
+// asked columns shows. Odd offsets and leading dimensions leave every row unaligned.
+void check_matmul(const OpTable& target, TestRandom& random, const MatmulCase& c) {
+  const PackedMatrix w = random_matrix(random, c.dtype, c.outs, c.cols);
+  const std::int64_t ldx = c.cols + random.integer(0, 3);
+  const std::int64_t ldy = c.outs + random.integer(0, 3);
+  const std::vector<float> x = random.reals(static_cast<std::size_t>(c.rows * ldx + 1));
+  const std::vector<KSegment> segments =
+      c.chains == 0 ? std::vector<KSegment>()
+                    : random_segments(random, static_cast<std::int32_t>(c.cols), c.chains);
+  const std::vector<float> before = random.reals(static_cast<std::size_t>(c.rows * ldy + 1));
+  std::vector<float> actual = before;
+  std::vector<float> expected = before;
+  MatmulArgs args = {.w = &w,
+                     .x = x.data() + 1,
+                     .ldx = ldx,
+                     .y = actual.data() + 1,
+                     .ldy = ldy,
+                     .residual = c.residual ? actual.data() + 1 : nullptr,
+                     .row_begin = random.integer(0, 1),
+                     .row_end = c.rows,
+                     .panel_begin = random.integer(0, static_cast<int>(w.panels()) - 1),
+                     .panel_end = w.panels(),
+                     .segments = segments};
+  target.matmul(args);
+  args.y = expected.data() + 1;
+  args.residual = c.residual ? expected.data() + 1 : nullptr;
+  reference::table().matmul(args);
+  SCOPED_TRACE(testing::Message() << dtype_name(c.dtype) << " rows " << c.rows << " outs " << c.outs
+                                  << " cols " << c.cols << " chains " << c.chains << " residual "
+                                  << c.residual);
+  expect_same_bits(actual, expected);
+}
+
+int rounds(const OpTable& target) {
+  return std::string_view(target.name) == "portable" ? 40 : 200;
+}
+
 TEST(OpTableTest, PortableIsTheLastTarget) {
   EXPECT_STREQ(available_targets().back()->name, "portable");
+}
+
+TEST(OpTableTest, MatmulOfRandomShapesEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(1);
+    for (int i = 0; i < rounds(target) && !testing::Test::HasFailure(); ++i)
+      check_matmul(target, random, random_case(random));
+  });
+}
+
+TEST(OpTableTest, MatmulOfEveryRowCountEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(2);
+    for (std::int64_t rows = 1; rows <= 40 && !testing::Test::HasFailure(); ++rows)
+      for (const DType dtype : kAllDTypes)
+        check_matmul(target, random, {dtype, rows, 16 * 9 + 5, 33, 0, rows % 2 == 1});
+  });
+}
+
+TEST(OpTableTest, MatmulLongerThanOneBlockOfKEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(3);
+    for (const std::int32_t chains : {0, 1, 2, 4, 8})
+      for (const std::int64_t rows : {1, 5, 29})
+        check_matmul(target, random, {DType::kBF16, rows, 37, 2311, chains, false});
+  });
+}
+
+TEST(OpTableTest, TransposeEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(4);
+    for (int i = 0; i < 60 && !testing::Test::HasFailure(); ++i) {
+      const DType dtype = kAllDTypes[i % 3];
+      const PackedMatrix w = random_matrix(random, dtype, random.integer(1, 100), random.integer(1, 100));
+      const DType out_dtype = random.integer(0, 1) == 0 ? dtype : DType::kF32;
+      PackedMatrix actual(out_dtype, w.cols(), w.rows());
+      PackedMatrix expected(out_dtype, w.cols(), w.rows());
+      const std::int64_t first = random.integer(0, static_cast<int>(actual.panels()) - 1);
+      TransposeArgs args = {.w = &w, .out = &actual, .panel_begin = first, .panel_end = actual.panels()};
+      target.transpose(args);
+      args.out = &expected;
+      reference::table().transpose(args);
+      SCOPED_TRACE(testing::Message() << w.rows() << " x " << w.cols() << " " << dtype_name(dtype));
+      ASSERT_EQ(std::memcmp(actual.data(), expected.data(), expected.bytes()), 0);
+    }
+  });
+}
+
+TEST(OpTableTest, WeightGradEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(5);
+    for (int i = 0; i < rounds(target) / 4 && !testing::Test::HasFailure(); ++i) {
+      const std::int64_t m = random.integer(0, 9) == 0 ? random.integer(500, 700) : random.integer(0, 70);
+      const std::int64_t r = random.integer(1, 60);
+      const std::int64_t c = random.integer(1, 150);
+      const std::int64_t lddy = r + random.integer(0, 3);
+      const std::int64_t ldx = c + random.integer(0, 3);
+      const std::int64_t lddw = c + random.integer(0, 3);
+      const std::vector<float> dy = random.reals(static_cast<std::size_t>(m * lddy + 1));
+      const std::vector<float> x = random.reals(static_cast<std::size_t>(m * ldx + 1));
+      std::vector<float> actual = random.reals(static_cast<std::size_t>(r * lddw + 1));
+      std::vector<float> expected = actual;
+      WeightGradArgs args = {.dy = dy.data() + 1,
+                             .lddy = lddy,
+                             .x = x.data() + 1,
+                             .ldx = ldx,
+                             .dw = actual.data() + 1,
+                             .lddw = lddw,
+                             .rows = m,
+                             .cols = c,
+                             .r_begin = random.integer(0, static_cast<int>(r) - 1),
+                             .r_end = r,
+                             .continue_chain = random.integer(0, 1) == 1};
+      target.weight_grad(args);
+      args.dw = expected.data() + 1;
+      reference::table().weight_grad(args);
+      SCOPED_TRACE(testing::Message() << "m " << m << " r " << r << " c " << c);
+      expect_same_bits(actual, expected);
+    }
+  });
 }
 
 }  // namespace

@@ -1,0 +1,292 @@
+#include "kernels/ops.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <limits>
+
+#include "base/check.h"
+
+namespace rondo::kernels {
+namespace {
+
+// Rows and panels that a kernel treats as one piece; a share smaller than this would waste registers.
+constexpr std::int64_t kRowGrain = 48;
+constexpr std::int64_t kPanelGrain = 2;
+// Query rows of one sequence that stay together.
+constexpr std::int64_t kAttentionRowGrain = 16;
+// Elements per share of a flat range: whole cache lines.
+constexpr std::int64_t kFlatGrain = 4096;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+struct Range {
+  std::int64_t begin, end;
+};
+
+// Share `index` of `parts` of [0, count), cut at multiples of `grain`.
+Range share(std::int64_t count, std::int64_t grain, std::int64_t index, std::int64_t parts) {
+  const std::int64_t grains = ceil_div(count, grain);
+  return {std::min(count, grains * index / parts * grain),
+          std::min(count, grains * (index + 1) / parts * grain)};
+}
+
+// In how many parts to cut the rows, so that (rows / parts) * (panels / (threads / parts)) is smallest. Few
+// parts of rows are better: every one of them reads the weights again.
+std::int64_t row_parts(std::int64_t rows, std::int64_t panels, std::int64_t threads) {
+  std::int64_t best = 1;
+  std::int64_t best_work = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t parts = 1; parts <= threads; ++parts) {
+    if (threads % parts != 0) continue;
+    const std::int64_t work = std::min(rows, ceil_div(ceil_div(rows, kRowGrain), parts) * kRowGrain) *
+                              ceil_div(ceil_div(panels, kPanelGrain), threads / parts);
+    if (work < best_work) {
+      best = parts;
+      best_work = work;
+    }
+  }
+  return best;
+}
+
+void check_segments(std::span<const KSegment> segments, std::int64_t cols) {
+  int chains = 0;
+  for (const KSegment& segment : segments) {
+    RONDO_CHECK(0 <= segment.begin && segment.begin <= segment.end && segment.end <= cols);
+    RONDO_CHECK(0 <= segment.chain && segment.chain < kMaxChains);
+    chains = std::max(chains, segment.chain + 1);
+  }
+  RONDO_CHECK_EQ(chains & (chains - 1), 0);
+}
+
+// Divides args' rows [row_begin, row_end) over the threads and calls `op` on each share.
+template <class Args>
+void over_rows(const Context& ctx, const Args& args, void (*op)(const Args&), std::int64_t grain = 1) {
+  ctx.pool->parallel_for(args.row_end - args.row_begin, grain, [&](std::int64_t begin, std::int64_t end) {
+    Args part = args;
+    part.row_begin = args.row_begin + begin;
+    part.row_end = args.row_begin + end;
+    op(part);
+  });
+}
+
+// Pairs of (row, visible position) in rows [0, rows) of a span.
+std::int64_t attention_work(const SequenceSpan& span, std::int64_t rows) {
+  return rows * span.first_position + rows * (rows + 1) / 2;
+}
+
+SequenceSpan sub_span(const SequenceSpan& span, std::int64_t begin, std::int64_t end) {
+  SequenceSpan part = span;
+  part.first_position += static_cast<std::int32_t>(begin);
+  part.first_row += static_cast<std::int32_t>(begin);
+  part.rows = static_cast<std::int32_t>(end - begin);
+  return part;
+}
+
+// The first row of `span` (a multiple of the grain, or its end) at which at least `work` pairs lie before.
+std::int64_t row_at_work(const SequenceSpan& span, std::int64_t work) {
+  std::int64_t row = 0;
+  while (row < span.rows && attention_work(span, row) < work) row += kAttentionRowGrain;
+  return std::min<std::int64_t>(row, span.rows);
+}
+
+}  // namespace
+
+void matmul(const Context& ctx, const PackedMatrix& w, const float* x, std::int64_t ldx, std::int64_t rows,
+            float* y, std::int64_t ldy, const float* residual, std::span<const KSegment> segments) {
+  check_segments(segments, w.cols());
+  const std::int64_t threads = ctx.pool->num_threads();
+  const std::int64_t parts = row_parts(rows, w.panels(), threads);
+  ctx.pool->run([&](int index) {
+    const Range row = share(rows, kRowGrain, index % parts, parts);
+    const Range panel = share(w.panels(), kPanelGrain, index / parts, threads / parts);
+    if (row.begin == row.end || panel.begin == panel.end) return;
+    ctx.table->matmul({.w = &w,
+                       .x = x,
+                       .ldx = ldx,
+                       .y = y,
+                       .ldy = ldy,
+                       .residual = residual,
+                       .row_begin = row.begin,
+                       .row_end = row.end,
+                       .panel_begin = panel.begin,
+                       .panel_end = panel.end,
+                       .segments = segments});
+  });
+}
+
+void matmul_input_grad(const Context& ctx, const PackedMatrix& w, const float* dy, std::int64_t lddy,
+                       std::int64_t rows, float* dx, std::int64_t lddx, PackedMatrix& transposed,
+                       InputGradOptions options) {
+  if (transposed.rows() != w.cols() || transposed.cols() != w.rows() || transposed.dtype() != w.dtype())
+    transposed = PackedMatrix(w.dtype(), w.cols(), w.rows());
+  transpose(ctx, w, transposed);
+  matmul(ctx, transposed, dy, lddy, rows, dx, lddx, options.accumulate ? dx : nullptr, options.segments);
+}
+
+void transpose(const Context& ctx, const PackedMatrix& w, PackedMatrix& out) {
+  RONDO_CHECK_EQ(out.rows(), w.cols());
+  RONDO_CHECK_EQ(out.cols(), w.rows());
+  RONDO_CHECK(out.dtype() == w.dtype() || out.dtype() == DType::kF32);
+  ctx.pool->parallel_for(out.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
+    ctx.table->transpose({.w = &w, .out = &out, .panel_begin = begin, .panel_end = end});
+  });
+}
+
+void weight_grad(const Context& ctx, const WeightGradArgs& args) {
+  ctx.pool->parallel_for(args.r_end - args.r_begin, kPanel, [&](std::int64_t begin, std::int64_t end) {
+    WeightGradArgs part = args;
+    part.r_begin = args.r_begin + begin;
+    part.r_end = args.r_begin + end;
+    ctx.table->weight_grad(part);
+  });
+}
+
+void attention(const Context& ctx, const AttentionArgs& args, std::span<const SequenceSpan> spans) {
+  const std::int32_t kv_heads = args.kv->kv_heads;
+  std::int64_t total = 0;
+  for (const SequenceSpan& span : spans) total += attention_work(span, span.rows) * kv_heads;
+  const std::int64_t threads = ctx.pool->num_threads();
+  ctx.pool->run([&](int index) {
+    // The work is laid out as span by span, head by head, row by row; this thread does [first, last) of it.
+    const std::int64_t first = total * index / threads;
+    const std::int64_t last = total * (index + 1) / threads;
+    AttentionArgs part = args;
+    std::int64_t before = 0;
+    for (const SequenceSpan& span : spans) {
+      const std::int64_t work = attention_work(span, span.rows);
+      for (part.kv_head = 0; part.kv_head < kv_heads; ++part.kv_head, before += work) {
+        const std::int64_t begin = row_at_work(span, first - before);
+        const std::int64_t end = row_at_work(span, last - before);
+        if (begin == end) continue;
+        part.span = sub_span(span, begin, end);
+        ctx.table->attention(part);
+      }
+    }
+  });
+}
+
+namespace {
+std::size_t grad_scratch_per_thread(std::int64_t rows, const KvView& kv, std::int32_t heads) {
+  const std::size_t bytes = attention_grad_scratch(rows, kv.head_dim, heads / kv.kv_heads);
+  return (bytes + 63) / 64 * 64;
+}
+}  // namespace
+
+std::size_t attention_grad_scratch(const Context& ctx, std::int64_t rows, const KvView& kv,
+                                   std::int32_t heads) {
+  return grad_scratch_per_thread(rows, kv, heads) * static_cast<std::size_t>(ctx.pool->num_threads());
+}
+
+void attention_grad(const Context& ctx, const AttentionGradArgs& args) {
+  const std::size_t bytes = grad_scratch_per_thread(args.rows, *args.kv, args.heads);
+  RONDO_CHECK_GE(args.scratch.size(), bytes * static_cast<std::size_t>(ctx.pool->num_threads()));
+  ctx.pool->run([&](int index) {
+    AttentionGradArgs part = args;
+    part.scratch = args.scratch.subspan(bytes * static_cast<std::size_t>(index), bytes);
+    const Range heads = share(args.kv->kv_heads, 1, index, ctx.pool->num_threads());
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+      part.kv_head = static_cast<std::int32_t>(head);
+      ctx.table->attention_grad(part);
+    }
+  });
+}
+
+void kv_store(const Context& ctx, const KvStoreArgs& args, std::span<const SequenceSpan> spans) {
+  std::int64_t total = 0;
+  for (const SequenceSpan& span : spans) total += span.rows;
+  ctx.pool->parallel_for(total, kAttentionRowGrain, [&](std::int64_t first, std::int64_t last) {
+    KvStoreArgs part = args;
+    std::int64_t before = 0;
+    for (const SequenceSpan& span : spans) {
+      const std::int64_t begin = std::clamp<std::int64_t>(first - before, 0, span.rows);
+      const std::int64_t end = std::clamp<std::int64_t>(last - before, 0, span.rows);
+      before += span.rows;
+      if (begin == end) continue;
+      part.span = sub_span(span, begin, end);
+      ctx.table->kv_store(part);
+    }
+  });
+}
+
+void rms_norm(const Context& ctx, const RmsNormArgs& args) {
+  over_rows(ctx, args, ctx.table->rms_norm);
+}
+void rms_norm_grad(const Context& ctx, const RmsNormGradArgs& args) {
+  over_rows(ctx, args, ctx.table->rms_norm_grad);
+}
+void rope(const Context& ctx, const RopeArgs& args) {
+  over_rows(ctx, args, ctx.table->rope);
+}
+void swiglu(const Context& ctx, const SwigluArgs& args) {
+  over_rows(ctx, args, ctx.table->swiglu);
+}
+void swiglu_grad(const Context& ctx, const SwigluArgs& args) {
+  over_rows(ctx, args, ctx.table->swiglu_grad);
+}
+
+void rms_norm_weight_grad(const Context& ctx, const RmsNormWeightGradArgs& args) {
+  ctx.pool->parallel_for(args.col_end - args.col_begin, kPanel, [&](std::int64_t begin, std::int64_t end) {
+    RmsNormWeightGradArgs part = args;
+    part.col_begin = args.col_begin + begin;
+    part.col_end = args.col_begin + end;
+    ctx.table->rms_norm_weight_grad(part);
+  });
+}
+
+void add(const Context& ctx, float* y, const float* x, std::int64_t count) {
+  ctx.pool->parallel_for(count, kFlatGrain, [&](std::int64_t begin, std::int64_t end) {
+    ctx.table->add(y + begin, x + begin, end - begin);
+  });
+}
+
+void softmax_stats(const Context& ctx, std::span<const SoftmaxRow> rows, std::int64_t vocab,
+                   std::int32_t chains, std::span<SoftmaxStats> stats) {
+  RONDO_CHECK_EQ(rows.size(), stats.size());
+  ctx.pool->parallel_for(std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      stats[i] = ctx.table->softmax_stats(rows[i].logits, vocab, rows[i].temperature, chains);
+  });
+}
+
+void softmax_grad(const Context& ctx, std::span<const SoftmaxGradArgs> rows) {
+  ctx.pool->parallel_for(std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (const SoftmaxGradArgs& row :
+         rows.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)))
+      ctx.table->softmax_grad(row);
+  });
+}
+
+bool fixed_point_add(const Context& ctx, std::int64_t* sum, const float* x, std::int64_t count) {
+  std::atomic<bool> fits = true;
+  ctx.pool->parallel_for(count, kFlatGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (!ctx.table->fixed_point_add(sum + begin, x + begin, end - begin))
+      fits.store(false, std::memory_order_relaxed);
+  });
+  return fits.load(std::memory_order_relaxed);
+}
+
+void squared_norms(const Context& ctx, const std::int64_t* grad, std::int64_t count, double scale,
+                   std::span<double> blocks) {
+  RONDO_CHECK_EQ(std::ssize(blocks), ceil_div(count, kNormBlock));
+  ctx.pool->parallel_for(std::ssize(blocks), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      blocks[static_cast<std::size_t>(i)] =
+          ctx.table->squared_norm(grad + i * kNormBlock, std::min(kNormBlock, count - i * kNormBlock), scale);
+  });
+}
+
+void adamw(const Context& ctx, const AdamWArgs& args) {
+  ctx.pool->parallel_for(args.count, kFlatGrain, [&](std::int64_t begin, std::int64_t end) {
+    AdamWArgs part = args;
+    part.master += begin;
+    part.m += begin;
+    part.v += begin;
+    part.grad += begin;
+    part.count = end - begin;
+    ctx.table->adamw(part);
+  });
+}
+
+}  // namespace rondo::kernels
