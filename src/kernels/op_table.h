@@ -53,38 +53,41 @@ struct WeightGradArgs {
   bool continue_chain;
 };
 
-/// Causal attention of query rows over paged KV, one span, one KV head and its group of query heads.
-/// Query head h = kv_head * group + g reads q[row, h * head_dim + d]; scores s = (chain over d of q*k) *
-/// scale. Per absolute block of 64 positions b (visible positions p <= row's position only):
-///   m_b = max s;  e_p = exp(s_p - m_b);  l_b = reduce16 of e over the slots of the block;  o_b[d] = chain
-///   over p of e_p * v_p[d]
+/// Causal attention of query rows over paged KV: any number of spans, one KV head and its group of query
+/// heads. Query head h = kv_head * group + g reads q[row, h * head_dim + d]; scores s = (chain over d of q*k)
+/// * scale. Per absolute block of 64 positions b (visible positions p <= row's position only):
+///   m_b = max s, a zero as +0;  e_p = exp(s_p - m_b);  l_b = reduce16 of e over the slots of the block;
+///   o_b[d] = chain over p of e_p * v_p[d]
 /// and blocks combine in ascending order, starting from block 0's values:
 ///   m' = max(m, m_b); a = exp(m - m'); c = exp(m_b - m'); l = fma(l, a, l_b * c); o[d] = fma(o[d], a, o_b[d]
 ///   * c)
-/// out[row, h * head_dim + d] = o[d] / l. If stats is set: stats[(row * heads + h) * 2] = m, [+1] = l
-/// (final).
+/// out[row, h * head_dim + d] = o[d] / l, a zero as +0. If stats is set: stats[(row * heads + h) * 2] = m,
+/// [+1] = l (final). Each row depends on its own position and blocks alone: how rows are divided over spans
+/// and calls changes nothing. Neighbouring spans whose tables agree in a block read it once (48 rows of query
+/// heads at a time), so list the samples of one prompt side by side.
 struct AttentionArgs {
   const KvView* kv;
-  SequenceSpan span;  // rows index q, out and stats
+  std::span<const SequenceSpan> spans;  // rows index q, out and stats
   std::int32_t kv_head;
   std::int32_t heads;  // query heads, a multiple of kv heads
   float scale;
   const float* q;
   std::int64_t ldq;
-  float* out;
+  float* out;  // may not overlap q
   std::int64_t ldo;
   float* stats;  // [rows of the batch, heads, 2] or null
 };
 
 /// Backward of attention for one KV head over all rows of a unit (spans in unit order: first_row ascending,
 /// later spans may share blocks with the first). With p = exp(s - m) / l (m, l from stats; s as forward),
-/// D = reduce16 over d of do*o, dp = chain over d of do*v, ds = (p * (dp - D)) * scale:
+/// D = reduce16 over d of do*o (each lane an fma chain), dp = chain over d of do*v, ds = (p * (dp - D)) *
+/// scale:
 ///   dq[row, h, d] = chain over p ascending of ds * k_p[d]
 ///   dk[p's row, kv_head, d] = chain over (row ascending, head of the group ascending) of ds * q[row, h, d]
 ///   dv[p's row, kv_head, d] = same order, of p * do[row, h, d]
-/// `row_of` maps (span index, position) to the unit row that owns the position: position p of span i is row
-/// position_rows[span_position_begin[i] + p]. Rows of dk/dv are written for every unit row, heads of this
-/// kv_head only.
+/// each over the pairs (row, position) that attention pairs, a zero as +0. The unit row that owns position p
+/// of span i is position_rows[span_position_begin[i] + p]: a sample's span maps the prompt's positions to the
+/// prompt's rows. Rows of dk/dv are written for every unit row, heads of this kv_head only.
 struct AttentionGradArgs {
   const KvView* kv;
   std::span<const SequenceSpan> spans;
