@@ -30,6 +30,15 @@ tl::unexpected<Status> os_error(int error, std::string_view action, const fs::pa
   }
 }
 
+Result<void> fsync_path(const fs::path& path, int flags, std::string_view kind) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (fd < 0) return os_error(errno, fmt::format("open {}", kind), path);
+  const int failed = ::fsync(fd) != 0 ? errno : 0;
+  ::close(fd);
+  if (failed != 0) return os_error(failed, fmt::format("flush {}", kind), path);
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> read_file(const fs::path& path) {
@@ -120,13 +129,12 @@ Result<void> replace_file(const fs::path& path, std::string_view bytes) {
   return fsync_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
 }
 
+Result<void> fsync_file(const fs::path& path) {
+  return fsync_path(path, 0, "file");
+}
+
 Result<void> fsync_folder(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return os_error(errno, "open folder", folder);
-  const int failed = ::fsync(fd) != 0 ? errno : 0;
-  ::close(fd);
-  if (failed != 0) return os_error(failed, "flush folder", folder);
-  return {};
+  return fsync_path(folder, O_DIRECTORY, "folder");
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const fs::path& path) {

@@ -21,6 +21,9 @@ Result<void> write_file_durable(const std::filesystem::path& path, std::string_v
 /// Writes `path` whole or not at all: a sibling file, fsync, rename, fsync of the folder.
 Result<void> replace_file(const std::filesystem::path& path, std::string_view bytes);
 
+/// Makes a file's bytes durable, whoever wrote them.
+Result<void> fsync_file(const std::filesystem::path& path);
+
 /// Makes the folder's own entries (created, renamed) durable.
 Result<void> fsync_folder(const std::filesystem::path& folder);
 

@@ -40,6 +40,18 @@ TEST(FileTest, FullDiskIsResourceExhaustedAndLeavesTheOldFile) {
   EXPECT_EQ(full.error().code(), Code::kResourceExhausted);
 }
 
+TEST(FileTest, FlushingWhatIsNotThereNamesThePath) {
+  const fs::path path = scratch("flushed");
+  ASSERT_TRUE(write_file_durable(path, "bytes"));
+  EXPECT_TRUE(fsync_file(path));
+  EXPECT_TRUE(fsync_folder(path.parent_path()));
+  EXPECT_FALSE(fsync_folder(path)) << "a file is no folder";
+  const auto missing = fsync_file(scratch("never_written"));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), Code::kNotFound);
+  EXPECT_NE(missing.error().message().find("never_written"), std::string::npos);
+}
+
 TEST(FileTest, ReplaceLeavesNoTemporary) {
   const fs::path path = scratch("replaced");
   ASSERT_TRUE(replace_file(path, "old"));
