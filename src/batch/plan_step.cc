@@ -1,0 +1,245 @@
+#include "batch/plan_step.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace rondo::batch {
+namespace {
+
+/// Where a waiting sequence gets its prompt's KV from.
+struct PrefixSource {
+  enum class Kind {
+    kNone,     // compute it
+    kLater,    // a sibling is computing it
+    kShare,    // share the full blocks of `blocks`, copy its tail
+    kTakeOver  // take all of `blocks` from the cache
+  };
+  Kind kind = Kind::kNone;
+  std::span<const BlockId> blocks = {};
+};
+
+class StepPlanner final {
+ public:
+  StepPlanner(const Roster& roster, const StepLimits& limits, Plan& plan)
+      : roster_(roster), limits_(limits), plan_(plan), budget_(limits.max_batch_tokens) {
+    plan_.clear();
+    plan_.pool.reset(roster.pool());
+  }
+
+  void run() {
+    plan_residents();
+    if (plan_.preemptions.empty()) plan_admissions();
+  }
+
+ private:
+  void plan_residents();
+  bool ensure_block(std::size_t resident);
+  bool evict_newest_prefix(GroupId but_not);
+  void preempt_latest();
+  void plan_admissions();
+  PrefixSource prefix_source(GroupId id) const;
+  bool make_room(const Sequence& sequence, std::int32_t num_blocks);
+  std::int32_t num_evictable(GroupId but_not) const;
+  bool is_evictable(GroupId group, GroupId but_not) const;
+  void admit(Slot slot, const PrefixSource& source);
+  void add_segment(Slot slot, std::int32_t begin, std::int32_t num_tokens, std::int32_t table_begin);
+  void append_new_blocks(std::int32_t count);
+
+  static bool decodes(const Sequence& sequence) { return sequence.state() == SequenceState::kDecoding; }
+  std::int32_t table_end() const { return static_cast<std::int32_t>(plan_.tables.size()); }
+
+  const Roster& roster_;
+  const StepLimits& limits_;
+  Plan& plan_;
+  std::int32_t budget_;            // tokens for prefilling; one for each decoding sequence is set aside
+  std::size_t num_residents_ = 0;  // those not preempted by this plan: a prefix of roster_.residents()
+  std::int32_t num_growing_ = 0;   // running sequences that may need further blocks
+};
+
+void StepPlanner::plan_residents() {
+  const std::span<const Slot> residents = roster_.residents();
+  num_residents_ = residents.size();
+  for (const Slot slot : residents) budget_ -= decodes(roster_.sequence(slot)) ? 1 : 0;
+  for (std::size_t i = 0; i < num_residents_; ++i) {
+    const Sequence& sequence = roster_.sequence(residents[i]);
+    if (!ensure_block(i)) break;  // it was the last one and preempted itself
+    const std::int32_t num_tokens = decodes(sequence) ? 1 : std::min(budget_, sequence.num_remaining());
+    if (num_tokens == 0) continue;
+    if (!decodes(sequence)) budget_ -= num_tokens;
+    const std::int32_t table_begin = table_end();
+    const auto blocks = sequence.table().blocks();
+    plan_.tables.insert(plan_.tables.end(), blocks.begin(), blocks.end());
+    const std::int64_t needed = kv::blocks_for(sequence.num_computed() + num_tokens);
+    if (needed > sequence.table().size()) append_new_blocks(1);
+    add_segment(residents[i], sequence.num_computed(), num_tokens, table_begin);
+  }
+  for (std::size_t i = 0; i < num_residents_; ++i) {
+    const Sequence& sequence = roster_.sequence(residents[i]);
+    const bool grows = kv::blocks_for(sequence.num_known()) < sequence.max_blocks();
+    num_growing_ += grows ? 1 : 0;
+  }
+}
+
+// A resident has blocks for all it knew when it was admitted, so only a decoding one ever needs another.
+bool StepPlanner::ensure_block(std::size_t resident) {
+  const Sequence& sequence = roster_.sequence(roster_.residents()[resident]);
+  if (kv::blocks_for(sequence.num_known()) <= sequence.table().size()) return true;
+  while (plan_.pool.num_free() == 0) {
+    if (evict_newest_prefix(GroupId())) continue;
+    preempt_latest();
+    if (num_residents_ == resident) return false;
+  }
+  return true;
+}
+
+void StepPlanner::preempt_latest() {
+  RONDO_CHECK_GT(num_residents_, 1U);  // a sequence alone fits: add() saw to it
+  const Slot latest = roster_.residents()[--num_residents_];
+  const Sequence& sequence = roster_.sequence(latest);
+  for (const BlockId block : sequence.table().blocks()) plan_.pool.release(block);
+  if (decodes(sequence)) ++budget_;
+  plan_.preemptions.push_back(latest);
+}
+
+bool StepPlanner::is_evictable(GroupId group, GroupId but_not) const {
+  const auto taken = [group](const Admission& a) { return a.takes_cached_prefix && a.group == group; };
+  return group != but_not && std::ranges::find(plan_.evictions, group) == plan_.evictions.end() &&
+         std::ranges::none_of(plan_.admissions, taken);
+}
+
+// A cached prefix has no other holder, so evicting it frees all its blocks.
+std::int32_t StepPlanner::num_evictable(GroupId but_not) const {
+  std::int32_t count = 0;
+  for (const auto& entry : roster_.prefixes().entries()) {
+    if (is_evictable(entry.group, but_not)) count += entry.table.size();
+  }
+  return count;
+}
+
+bool StepPlanner::evict_newest_prefix(GroupId but_not) {
+  const auto entries = roster_.prefixes().entries();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!is_evictable(entry->group, but_not)) continue;
+    for (const BlockId block : entry->table.blocks()) plan_.pool.release(block);
+    plan_.evictions.push_back(entry->group);
+    return true;
+  }
+  return false;
+}
+
+void StepPlanner::plan_admissions() {
+  const auto max_running = static_cast<std::size_t>(limits_.max_running);
+  for (const auto& [arrival, slot] : roster_.waiting()) {
+    if (budget_ == 0 || num_residents_ + plan_.admissions.size() == max_running) break;
+    const Sequence& sequence = roster_.sequence(slot);
+    const PrefixSource source = prefix_source(sequence.spec().group);
+    if (source.kind == PrefixSource::Kind::kLater) continue;
+    const kv::SharedPrefix prefix(sequence.num_prompt());
+    auto needed = static_cast<std::int32_t>(kv::blocks_for(sequence.num_known()));
+    if (source.kind == PrefixSource::Kind::kShare) needed -= prefix.full_blocks;
+    if (source.kind == PrefixSource::Kind::kTakeOver) needed -= prefix.num_blocks();
+    if (!make_room(sequence, needed)) break;
+    admit(slot, source);
+  }
+}
+
+PrefixSource StepPlanner::prefix_source(GroupId id) const {
+  using Kind = PrefixSource::Kind;
+  const Group& group = roster_.group(id);
+  if (group.prompt->size() == 1) return {};  // nothing to share
+  if (!group.residents.empty()) {
+    const Sequence& first = roster_.sequence(group.residents.front());
+    if (!first.has_shared_prefix()) return {.kind = Kind::kLater};
+    return {.kind = Kind::kShare, .blocks = first.table().blocks()};
+  }
+  const bool started = std::ranges::find(plan_.admissions, id, &Admission::group) != plan_.admissions.end();
+  const kv::BlockTable* cached = roster_.prefixes().find(id);
+  if (cached != nullptr && is_evictable(id, GroupId())) {
+    return {.kind = Kind::kTakeOver, .blocks = cached->blocks()};
+  }
+  if (!started) return {};
+  // The first of this plan's admissions either took the cached blocks over or computes the prompt.
+  const bool was_evicted = std::ranges::find(plan_.evictions, id) != plan_.evictions.end();
+  if (cached == nullptr || was_evicted) return {.kind = Kind::kLater};
+  return {.kind = Kind::kShare, .blocks = cached->blocks()};
+}
+
+bool StepPlanner::make_room(const Sequence& sequence, std::int32_t num_blocks) {
+  const GroupId group = sequence.spec().group;
+  const bool is_first = num_residents_ == 0 && plan_.admissions.empty();
+  const bool grows = kv::blocks_for(sequence.num_known()) < sequence.max_blocks();
+  const std::int32_t spare = is_first ? 0 : num_growing_ + (grows ? 1 : 0);
+  std::int32_t available = plan_.pool.num_free();
+  if (available < num_blocks + spare) available += num_evictable(group);
+  if (available < num_blocks + spare) return false;
+  while (plan_.pool.num_free() < num_blocks) RONDO_CHECK(evict_newest_prefix(group));
+  num_growing_ += grows ? 1 : 0;
+  return true;
+}
+
+void StepPlanner::admit(Slot slot, const PrefixSource& source) {
+  const Sequence& sequence = roster_.sequence(slot);
+  const kv::SharedPrefix prefix(sequence.num_prompt());
+  Admission admission{.slot = slot, .group = sequence.spec().group};
+  const std::int32_t table_begin = table_end();
+  if (source.kind != PrefixSource::Kind::kNone) {
+    const bool take_over = source.kind == PrefixSource::Kind::kTakeOver;
+    const auto held =
+        source.blocks.first(static_cast<std::size_t>(take_over ? prefix.num_blocks() : prefix.full_blocks));
+    plan_.tables.insert(plan_.tables.end(), held.begin(), held.end());
+    admission.num_shared_blocks = prefix.full_blocks;
+    admission.num_shared_tokens = prefix.num_tokens;
+    admission.takes_cached_prefix = take_over;
+  }
+  const auto needed = static_cast<std::int32_t>(kv::blocks_for(sequence.num_known()));
+  append_new_blocks(needed - (table_end() - table_begin));
+  if (source.kind == PrefixSource::Kind::kShare && prefix.tail_slots > 0) {
+    const auto tail = static_cast<std::size_t>(prefix.full_blocks);
+    plan_.copies.push_back({.from = source.blocks[tail],
+                            .to = plan_.tables[static_cast<std::size_t>(table_begin) + tail],
+                            .num_slots = prefix.tail_slots});
+  }
+  plan_.admissions.push_back(admission);
+  const std::int32_t begin = admission.num_shared_tokens;
+  const std::int32_t num_tokens = std::min(budget_, sequence.num_known() - begin);
+  budget_ -= num_tokens;
+  add_segment(slot, begin, num_tokens, table_begin);
+}
+
+void StepPlanner::append_new_blocks(std::int32_t count) {
+  for (; count > 0; --count) {
+    const auto block = plan_.pool.allocate();
+    RONDO_CHECK(block.has_value());
+    plan_.tables.push_back(*block);
+  }
+}
+
+void StepPlanner::add_segment(Slot slot, std::int32_t begin, std::int32_t num_tokens,
+                              std::int32_t table_begin) {
+  const Sequence& sequence = roster_.sequence(slot);
+  const Segment segment{.slot = slot,
+                        .id = sequence.spec().id,
+                        .begin = begin,
+                        .end = begin + num_tokens,
+                        .first_row = plan_.num_rows(),
+                        .table_begin = table_begin,
+                        .table_size = table_end() - table_begin,
+                        .wants_logits = begin + num_tokens == sequence.num_known()};
+  const auto segment_index = static_cast<std::int32_t>(plan_.segments.size());
+  for (std::int32_t position = begin; position < segment.end; ++position) {
+    plan_.tokens.push_back(sequence.token(position));
+    plan_.positions.push_back(position);
+    plan_.row_segments.push_back(segment_index);
+  }
+  if (segment.wants_logits) plan_.logit_rows.push_back(plan_.num_rows() - 1);
+  plan_.segments.push_back(segment);
+}
+
+}  // namespace
+
+void plan_step(const Roster& roster, const StepLimits& limits, Plan& plan) {
+  StepPlanner(roster, limits, plan).run();
+}
+
+}  // namespace rondo::batch

@@ -1,0 +1,99 @@
+// Roster: all live sequences of a planner, their groups, queues and blocks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/id.h"
+#include "base/status.h"
+#include "batch/sequence.h"
+#include "kv/block_pool.h"
+#include "kv/prefix.h"
+
+namespace rondo::batch {
+
+/// The live samples of one prompt. Its KV is in at most one of three places: being computed by one resident
+/// sample, held by resident samples that have it, or in the prefix cache.
+struct Group {
+  std::shared_ptr<const std::vector<Token>> prompt;
+  std::int32_t num_live = 0;
+  std::vector<Slot> residents;  // in order of arrival
+};
+
+/// The blocks that a sequence starts with.
+struct Admission {
+  Slot slot;
+  GroupId group;
+  std::int32_t num_shared_blocks = 0;  // its first blocks, held by a sibling or the cache too
+  std::int32_t num_shared_tokens = 0;  // positions that it need not compute
+  bool takes_cached_prefix = false;    // the group's cache entry, tail included, becomes the sequence's
+};
+
+/// Keeps the state that plans are made from, and makes each single change to it.
+///
+/// Does not choose: plan_step() does, and Planner applies its choice through the calls below. One owner
+/// thread. A change that does not fit the state is a bug and aborts; only add() can be refused, and then
+/// nothing changed.
+class Roster final {
+ public:
+  Roster(std::int32_t num_blocks, std::int32_t max_running);
+
+  const kv::BlockPool& pool() const { return pool_; }
+  const kv::PrefixCache& prefixes() const { return prefixes_; }
+  /// Valid until the next add().
+  const Sequence& sequence(Slot slot) const;
+  const Group& group(GroupId group) const { return groups_.at(group); }
+  /// Sequences that hold blocks, in order of arrival.
+  std::span<const Slot> residents() const { return residents_; }
+  /// Sequences that hold none, by arrival.
+  const std::map<std::int64_t, Slot>& waiting() const { return waiting_; }
+  std::optional<Slot> find(RequestId id) const;
+  std::int32_t num_live() const { return static_cast<std::int32_t>(by_id_.size()); }
+
+  /// Queues a sequence, or says why it can never run here.
+  Result<Slot> add(SequenceSpec spec);
+  /// Starts a waiting sequence; blocks[num_shared_blocks …] are free ones, but for a taken-over tail.
+  void admit(const Admission& admission, std::span<const BlockId> blocks);
+  /// Adds free blocks to a resident sequence.
+  void grow(Slot slot, std::span<const BlockId> free_blocks);
+  /// See Sequence::advance.
+  std::int32_t advance(Slot slot, std::int32_t end);
+  void append(Slot slot, Token token);
+  /// A resident sequence gives its blocks up and waits at its place by arrival.
+  void preempt(Slot slot);
+  void evict_prefix(GroupId group);
+  /// Takes a sequence out. The blocks of its prompt stay in the cache if it was their last holder and
+  /// siblings wait.
+  Finished remove(Slot slot, FinishReason reason);
+  /// All KV is void: every resident is preempted and the cache cleared.
+  void drop_kv();
+
+  /// Aborts unless queues, groups and block counts agree. O(everything).
+  void check_invariants() const;
+
+ private:
+  Sequence& at(Slot slot);
+  Result<void> check_spec(const SequenceSpec& spec) const;
+  Slot take_slot(Sequence sequence);
+  kv::BlockTable leave_residents(Slot slot);
+  bool keeps_prefix(const Sequence& leaving) const;
+  void check_blocks() const;
+  void check_groups() const;
+
+  kv::BlockPool pool_;  // outlives every table below
+  kv::PrefixCache prefixes_;
+  std::vector<std::optional<Sequence>> slots_;
+  std::vector<Slot> free_slots_;
+  std::unordered_map<RequestId, Slot> by_id_;
+  std::unordered_map<GroupId, Group> groups_;
+  std::vector<Slot> residents_;
+  std::map<std::int64_t, Slot> waiting_;
+  std::int64_t next_arrival_ = 0;
+};
+
+}  // namespace rondo::batch
