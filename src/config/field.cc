@@ -123,11 +123,13 @@ std::string bounds_text(const Bounds<T>& bounds) {
   return out;
 }
 
-const char* storage_text(const Field::Target& target) {
-  if (std::holds_alternative<int*>(target)) return " of 32 bits";
-  if (std::holds_alternative<std::uint32_t*>(target)) return " from 0 to 4294967295";
-  if (std::holds_alternative<float*>(target)) return " of single precision";
-  return "";
+// What the variable can hold, where a number of the right kind is beyond it.
+const char* storage_text(const Field::Target& target, const Value& value) {
+  const bool integer = std::holds_alternative<std::int64_t>(value);
+  if (integer && std::holds_alternative<int*>(target)) return " of 32 bits";
+  if (integer && std::holds_alternative<std::uint32_t*>(target)) return " from 0 to 4294967295";
+  const bool real = std::holds_alternative<double>(value);
+  return real && std::holds_alternative<float*>(target) ? " of single precision" : "";
 }
 
 std::string enum_type_name(const Field::Enum& target) {
@@ -218,9 +220,12 @@ Result<void> Field::check(const Value& value) const {
       },
       target_);
   if (fits) return {};
+  const char* article = std::holds_alternative<Enum>(target_) ? "one of"
+                        : shape() == Shape::kInteger          ? "an"
+                                                              : "a";
   const std::string range = range_text();
-  return fail(Code::kInvalidArgument, "{} must be {}{}{}{}, given {}{}", key_, type_name(),
-              converts ? "" : storage_text(target_), range.empty() ? "" : " ", range, shown(value),
+  return fail(Code::kInvalidArgument, "{} must be {} {}{}{}{}, given {}{}", key_, article, type_name(),
+              converts ? "" : storage_text(target_, value), range.empty() ? "" : " ", range, shown(value),
               enum_hint(target_, value));
 }
 

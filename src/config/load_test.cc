@@ -83,8 +83,7 @@ TEST(LoadTest, SectionsAndFieldsDoNotStandForEachOther) {
             "run.toml:1: 'rollout' is a section, not a field; set its fields, e.g. 'rollout.n'");
   EXPECT_EQ(message(from_text("[seed]\nx = 1")),
             "run.toml:2: unknown key 'seed.x': 'seed' is a field (integer), not a section");
-  EXPECT_EQ(message(from_text("[seed]\n")),
-            "run.toml:1: seed must be integer from 0 to 4294967295, given a section");
+  EXPECT_EQ(message(from_text("[seed]\n")), "run.toml:1: seed must be an integer, given a section");
   EXPECT_THAT(message(from_overrides({"rollout=3"})), HasSubstr("is a section"));
 }
 
@@ -137,8 +136,8 @@ TEST(LoadTest, OverrideListsWithAndWithoutBrackets) {
   EXPECT_THAT(from_overrides({"eval.stop=[]"})->eval.stop, IsEmpty());
   EXPECT_THAT(from_overrides({"betas=0.1, 0"})->betas, ElementsAre(0.1, 0.0));
   EXPECT_THAT(from_overrides({"betas="})->betas, IsEmpty());
-  EXPECT_THAT(message(from_overrides({"eval.stop=[\"a]"})), HasSubstr("eval.stop must be list of strings"));
-  EXPECT_THAT(message(from_overrides({"betas=a,b"})), HasSubstr("betas must be list of numbers"));
+  EXPECT_THAT(message(from_overrides({"eval.stop=[\"a]"})), HasSubstr("cannot be read as list of strings"));
+  EXPECT_THAT(message(from_overrides({"betas=a,b"})), HasSubstr("betas: the value cannot be read as list of numbers"));
 }
 
 TEST(LoadTest, OverrideScalarsInTomlAndPythonSpelling) {
@@ -150,12 +149,11 @@ TEST(LoadTest, OverrideScalarsInTomlAndPythonSpelling) {
 }
 
 TEST(LoadTest, OverrideOfAnotherTypeNamesKeyTypeAndValue) {
-  EXPECT_EQ(
-      message(from_overrides({"rollout.n=many"})),
-      "override 'rollout.n=many': rollout.n must be integer of 32 bits >= 1 and <= 1024, given \"many\"");
-  EXPECT_THAT(message(from_overrides({"rollout.chunked=1"})), HasSubstr("must be boolean, given 1"));
+  EXPECT_EQ(message(from_overrides({"rollout.n=many"})),
+            "override 'rollout.n=many': rollout.n must be an integer >= 1 and <= 1024, given \"many\"");
+  EXPECT_THAT(message(from_overrides({"rollout.chunked=1"})), HasSubstr("must be a boolean, given 1"));
   EXPECT_THAT(message(from_overrides({"seed=3 # x"})), HasSubstr("given \"3 # x\""));
-  EXPECT_THAT(message(from_overrides({"seed=3\nname='x'"})), HasSubstr("seed must be integer"));
+  EXPECT_THAT(message(from_overrides({"seed=3\nname='x'"})), HasSubstr("seed must be an integer"));
   EXPECT_THAT(message(from_overrides({"seed"})), HasSubstr("section.key=value"));
   EXPECT_THAT(message(from_overrides({"name=\xff"})), HasSubstr("encoding"));
 }
