@@ -1,5 +1,251 @@
-#include "kernels/cpu/register.h"
+// Paged causal attention and the store into its blocks. Rows of query heads that share a KV head are taken 48
+// at a time, whatever spans they come from; where neighbours have the same block it is read once for all.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, as Highway demands.
+#include <hwy/highway.h>
 
-namespace rondo::kernels::cpu {
-void fill_attention(OpTable&) {}
-}  // namespace rondo::kernels::cpu
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/register.h"
+#include "kernels/cpu/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace rondo::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr int kTileQueries = 48;
+static_assert(kTileQueries % kReduceLanes == 0);
+
+// One row of one query head.
+struct Query {
+  const std::int32_t* blocks;
+  std::int32_t position;
+  std::int64_t row;
+  std::int32_t head;
+
+  bool sees(int block) const { return position >= block * kAttentionBlock; }
+};
+
+// Queries in the order of their rows, and their running result. Widths are rounded up to whole panels; the
+// columns in excess of head_dim are zero.
+struct Tile {
+  int count = 0;
+  Query queries[kTileQueries];
+  alignas(64) float q[kTileQueries * kMaxHeadDim];
+  alignas(64) float out[kTileQueries * kMaxHeadDim];
+  alignas(64) float scores[kTileQueries * kAttentionBlock];
+  alignas(64) float wide[kMaxHeadDim * kAttentionBlock];  // keys or values of one block in fp32
+  // Of the blocks so far, and of the present one.
+  alignas(64) float max[kTileQueries], sum[kTileQueries];
+  alignas(64) float block_max[kTileQueries], block_sum[kTileQueries];
+  alignas(64) float keep[kTileQueries], take[kTileQueries];
+};
+
+// Calls body(block id, first query, end) for each stretch of neighbours that see `block` and hold it under
+// one id.
+template <class Body>
+void for_each_run(const Tile& tile, int block, const Body& body) {
+  for (int begin = 0; begin < tile.count;) {
+    if (!tile.queries[begin].sees(block)) {
+      ++begin;
+      continue;
+    }
+    const std::int32_t id = tile.queries[begin].blocks[block];
+    int end = begin + 1;
+    while (end < tile.count && tile.queries[end].sees(block) && tile.queries[end].blocks[block] == id) ++end;
+    body(id, begin, end);
+    begin = end;
+  }
+}
+
+// multiply() with a right factor of `depth` stored rows of `cols` values: widened first where several
+// register tiles will read it, or where its rows need padding.
+template <class Stored, class Out>
+void multiply_stored(LeftFactor a, const std::byte* stored, int rows, int cols, int depth, float* wide,
+                     const Out& out) {
+  const auto* data = reinterpret_cast<const typename Stored::Raw*>(stored);
+  const bool padded = cols % kPanel != 0;
+  if (padded || (Stored::kDType != DType::kF32 && rows > kTileRows)) {
+    widen<Stored>(data, depth, cols, wide);
+    multiply(a, RightFactor<StoredF32>{wide, round_up(cols)}, rows, round_up(cols), depth, out);
+  } else {
+    multiply(a, RightFactor<Stored>{data, cols}, rows, cols, depth, out);
+  }
+}
+
+// Turns the scores of one query into exps, in place, with their maximum and sum.
+HWY_INLINE void block_softmax(float* scores, int visible, float* max, float* sum) {
+  const F32 d;
+  const float lowest = -std::numeric_limits<float>::infinity();
+  for (int p = visible; p < kAttentionBlock; ++p) scores[p] = lowest;
+  VF top = hn::Set(d, lowest);
+  for (int p = 0; p < kAttentionBlock; p += kLanes) top = hn::Max(top, hn::Load(d, scores + p));
+  *max = hn::GetLane(hn::MaxOfLanes(d, top)) + 0.0F;
+  const VF m = hn::Set(d, *max);
+  Lanes16 total;
+  for (int p = 0; p < kAttentionBlock; p += kPanel) {
+    for (int j = 0; j < kPanelVectors; ++j) {
+      float* at = scores + p + j * kLanes;
+      const VF e = exp(hn::Sub(hn::Load(d, at), m));
+      hn::Store(e, d, at);
+      total.v[j] = hn::Add(total.v[j], e);
+    }
+  }
+  *sum = total.combine();
+}
+
+// Weights of the results so far and of the present block, and the new running maximum and sum. A query that
+// does not see the block has block_max -infinity and block_sum 0, which change nothing.
+void combine(Tile& tile, bool first) {
+  const F32 d;
+  for (int i = 0; i < tile.count; i += kLanes) {
+    const VF block_max = hn::Load(d, tile.block_max + i);
+    const VF block_sum = hn::Load(d, tile.block_sum + i);
+    const VF old_max = first ? block_max : hn::Load(d, tile.max + i);
+    const VF max = hn::Max(old_max, block_max);
+    const VF keep = first ? hn::Zero(d) : exp(hn::Sub(old_max, max));
+    const VF take = first ? hn::Set(d, 1.0F) : exp(hn::Sub(block_max, max));
+    const VF old_sum = first ? hn::Zero(d) : hn::Load(d, tile.sum + i);
+    hn::Store(max, d, tile.max + i);
+    hn::Store(fma(old_sum, keep, hn::Mul(block_sum, take)), d, tile.sum + i);
+    hn::Store(keep, d, tile.keep + i);
+    hn::Store(take, d, tile.take + i);
+  }
+}
+
+template <class Stored>
+void add_block(const AttentionArgs& args, int block, Tile& tile) {
+  const int head_dim = args.kv->head_dim;
+  const int width = round_up(head_dim);
+  std::fill_n(tile.block_max, kTileQueries, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.block_sum, kTileQueries, 0.0F);
+  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
+    float* scores = tile.scores + begin * kAttentionBlock;
+    multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head), end - begin,
+                            kAttentionBlock, head_dim, tile.wide,
+                            StoreScaled{scores, kAttentionBlock, args.scale});
+    for (int i = begin; i < end; ++i) {
+      const int visible = tile.queries[i].position - block * kAttentionBlock + 1;
+      block_softmax(tile.scores + i * kAttentionBlock, visible, tile.block_max + i, tile.block_sum + i);
+    }
+  });
+  combine(tile, block == 0);
+  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
+    const Combine out = {tile.out + begin * width, width, tile.keep + begin, tile.take + begin};
+    multiply_stored<Stored>({tile.scores + begin * kAttentionBlock, kAttentionBlock, 1},
+                            args.kv->values(id, args.kv_head), end - begin, head_dim, kAttentionBlock,
+                            tile.wide, out);
+  });
+}
+
+void write_results(const AttentionArgs& args, const Tile& tile) {
+  const int head_dim = args.kv->head_dim;
+  const int width = round_up(head_dim);
+  for (int i = 0; i < tile.count; ++i) {
+    const Query& query = tile.queries[i];
+    float* out = args.out + query.row * args.ldo + static_cast<std::int64_t>(query.head) * head_dim;
+    for (int c = 0; c < head_dim; ++c) out[c] = tile.out[i * width + c] / tile.sum[i] + 0.0F;
+    if (args.stats == nullptr) continue;
+    float* stats = args.stats + (query.row * args.heads + query.head) * 2;
+    stats[0] = tile.max[i];
+    stats[1] = tile.sum[i];
+  }
+}
+
+// Computes the tile's queries and empties it.
+void finish_tile(const AttentionArgs& args, Tile& tile) {
+  std::int32_t last = 0;
+  for (int i = 0; i < tile.count; ++i) last = std::max(last, tile.queries[i].position);
+  std::fill_n(tile.out, tile.count * round_up(args.kv->head_dim), 0.0F);
+  with_storage(args.kv->dtype, [&](auto stored) {
+    for (int block = 0; block <= last / kAttentionBlock; ++block)
+      add_block<decltype(stored)>(args, block, tile);
+  });
+  write_results(args, tile);
+  tile.count = 0;
+}
+
+void add_query(const AttentionArgs& args, const Query& query, Tile& tile) {
+  const int head_dim = args.kv->head_dim;
+  const float* q = args.q + query.row * args.ldq + static_cast<std::int64_t>(query.head) * head_dim;
+  std::copy_n(q, head_dim, tile.q + tile.count * round_up(head_dim));
+  tile.queries[tile.count++] = query;
+  if (tile.count == kTileQueries) finish_tile(args, tile);
+}
+
+void attention(const AttentionArgs& args) {
+  const std::int32_t group = args.heads / args.kv->kv_heads;
+  Tile tile;
+  for (const SequenceSpan& span : args.spans) {
+    for (std::int32_t r = 0; r < span.rows; ++r) {
+      for (std::int32_t g = 0; g < group; ++g) {
+        const Query query = {.blocks = span.block_table,
+                             .position = span.first_position + r,
+                             .row = static_cast<std::int64_t>(span.first_row) + r,
+                             .head = args.kv_head * group + g};
+        add_query(args, query, tile);
+      }
+    }
+  }
+  if (tile.count > 0) finish_tile(args, tile);
+}
+
+// Rows [first, end) of the span, all in one block, into every head.
+template <class Stored>
+void store_rows(const KvStoreArgs& args, std::int32_t first, std::int32_t end) {
+  using Raw = typename Stored::Raw;
+  const KvView& kv = *args.kv;
+  const std::int32_t position = args.span.first_position + first;
+  const std::int32_t slot = position % kAttentionBlock;
+  const std::int32_t block = args.span.block_table[position / kAttentionBlock];
+  for (std::int32_t head = 0; head < kv.kv_heads; ++head) {
+    Raw* keys = reinterpret_cast<Raw*>(kv.keys(block, head)) + slot;
+    Raw* values = reinterpret_cast<Raw*>(kv.values(block, head)) + slot * kv.head_dim;
+    for (std::int32_t r = 0; r < end - first; ++r) {
+      const std::int64_t source =
+          (static_cast<std::int64_t>(args.span.first_row) + first + r) * args.ld + head * kv.head_dim;
+      for (std::int32_t c = 0; c < kv.head_dim; ++c) {
+        Stored::store_one(args.k[source + c], keys + c * kAttentionBlock + r);
+        Stored::store_one(args.v[source + c], values + r * kv.head_dim + c);
+      }
+    }
+  }
+}
+
+void kv_store(const KvStoreArgs& args) {
+  with_storage(args.kv->dtype, [&](auto stored) {
+    for (std::int32_t first = 0; first < args.span.rows;) {
+      const std::int32_t slot = (args.span.first_position + first) % kAttentionBlock;
+      const std::int32_t end = std::min(args.span.rows, first + kAttentionBlock - slot);
+      store_rows<decltype(stored)>(args, first, end);
+      first = end;
+    }
+  });
+}
+
+}  // namespace
+
+void fill_attention_target(OpTable& table) {
+  table.attention = attention;
+  table.kv_store = kv_store;
+}
+
+}  // namespace rondo::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace rondo::kernels {
+
+HWY_EXPORT(fill_attention_target);
+
+void cpu::fill_attention(OpTable& table) {
+  HWY_DYNAMIC_DISPATCH(fill_attention_target)(table);
+}
+
+}  // namespace rondo::kernels
+#endif  // HWY_ONCE
