@@ -38,8 +38,7 @@ struct Plan {
   std::vector<Token> tokens;               // [num_rows]
   std::vector<std::int32_t> positions;     // [num_rows], absolute in the sequence
   std::vector<std::int32_t> row_segments;  // [num_rows], index in segments
-  std::vector<std::int32_t>
-      logit_rows;  // rows whose logits are wanted, ascending; commit takes one Sample each
+  std::vector<std::int32_t> logit_rows;    // rows whose logits are wanted, ascending; one Sample each
 
   std::vector<Segment> segments;
   std::vector<BlockId> tables;  // the block tables of all segments, concatenated
@@ -66,8 +65,8 @@ struct Plan {
 /// What the engine answers for one logit row.
 struct Sample {
   Token token = 0;
-  std::optional<FinishReason> finish =
-      {};  // set if the response ends with this token; kLength is batch's own
+  /// Set if the response ends with this token. The length limit need not be told: commit() applies it.
+  std::optional<FinishReason> finish = {};
 };
 
 }  // namespace rondo::batch

@@ -6,23 +6,10 @@
 
 namespace rondo::batch {
 
-void Plan::clear() {
-  tokens.clear();
-  positions.clear();
-  row_segments.clear();
-  logit_rows.clear();
-  segments.clear();
-  tables.clear();
-  copies.clear();
-  preemptions.clear();
-  evictions.clear();
-  admissions.clear();
-  version = -1;
-}
-
 Result<void> Planner::Config::validate() const {
-  if (max_running < 1)
+  if (max_running < 1) {
     return fail(Code::kInvalidArgument, "max_running is {}; it must be at least 1", max_running);
+  }
   if (max_batch_tokens < max_running) {
     return fail(Code::kInvalidArgument,
                 "max_batch_tokens ({}) is below max_running ({}): a step must hold one token of each running "

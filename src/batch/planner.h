@@ -68,6 +68,7 @@ class Planner final {
 
   std::int32_t num_live() const { return roster_.num_live(); }
   const Roster& roster() const { return roster_; }
+  const StepLimits& limits() const { return limits_; }
   const Stats& stats() const { return stats_; }
   /// Aborts if the state contradicts itself. For tests; O(sequences + blocks).
   void check_invariants() const { roster_.check_invariants(); }
