@@ -8,6 +8,7 @@
 // of cpu/math-inl.h. Matrices are row-major fp32 with a leading dimension in elements, unless packed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -266,6 +267,13 @@ struct OpTable {
   void (*exp)(const float* x, float* out, std::int64_t count);
   void (*log)(const float* x, float* out, std::int64_t count);
   void (*sigmoid)(const float* x, float* out, std::int64_t count);
+
+  // Not operations: loops that machine_limits.h times.
+  /// The exclusive or of the 64-bit words at `data`, 64-byte aligned; `bytes` is a multiple of 256.
+  std::uint64_t (*read_all)(const std::byte* data, std::size_t bytes);
+  /// Runs `rounds` rounds of independent multiply-adds in registers; adds their sum to *sink and returns the
+  /// number of floating-point operations (a multiply-add is two).
+  std::int64_t (*fma_burst)(std::int64_t rounds, float* sink);
 };
 
 /// Bytes of scratch that attention_grad needs for a unit of `rows` rows.

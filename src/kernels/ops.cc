@@ -84,11 +84,50 @@ SequenceSpan sub_span(const SequenceSpan& span, std::int64_t begin, std::int64_t
   return part;
 }
 
-// The first row of `span` (a multiple of the grain, or its end) at which at least `work` pairs lie before.
-std::int64_t row_at_work(const SequenceSpan& span, std::int64_t work) {
-  std::int64_t row = 0;
-  while (row < span.rows && attention_work(span, row) < work) row += kAttentionRowGrain;
-  return std::min<std::int64_t>(row, span.rows);
+// A place in the rows of a list of spans, taken one after the other.
+struct SpanPlace {
+  std::size_t span;
+  std::int64_t row;  // 0, or inside the span
+};
+
+// The first place, at a multiple of the grain in its span, before which at least `work` pairs lie.
+SpanPlace place_at_work(std::span<const SequenceSpan> spans, std::int64_t work) {
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    if (work <= 0) return {i, 0};
+    std::int64_t row = 0;
+    while (row < spans[i].rows && attention_work(spans[i], row) < work) row += kAttentionRowGrain;
+    if (row < spans[i].rows) return {i, row};
+    work -= attention_work(spans[i], spans[i].rows);
+  }
+  return {spans.size(), 0};
+}
+
+// Calls the kernel on the rows in [begin, end). Whole spans go in one call, so that the kernel sees which of
+// them share blocks.
+void attention_between(const OpTable& table, const AttentionArgs& args, SpanPlace begin, SpanPlace end) {
+  AttentionArgs part = args;
+  const auto call_on_rows = [&](std::size_t span, std::int64_t first, std::int64_t last) {
+    const SequenceSpan rows = sub_span(args.spans[span], first, last);
+    part.spans = {&rows, 1};
+    table.attention(part);
+  };
+  if (begin.row > 0) {
+    const bool ends_here = begin.span == end.span;
+    const std::int64_t last = ends_here ? end.row : args.spans[begin.span].rows;
+    if (begin.row < last) call_on_rows(begin.span, begin.row, last);
+    if (ends_here) return;
+    begin = {begin.span + 1, 0};
+  }
+  if (begin.span < end.span) {
+    part.spans = args.spans.subspan(begin.span, end.span - begin.span);
+    table.attention(part);
+  }
+  if (end.row > 0) call_on_rows(end.span, 0, end.row);
+}
+
+std::size_t grad_scratch_per_thread(std::int64_t rows, const KvView& kv, std::int32_t heads) {
+  const std::size_t bytes = attention_grad_scratch(rows, kv.head_dim, heads / kv.kv_heads);
+  return (bytes + 63) / 64 * 64;
 }
 
 }  // namespace
@@ -143,36 +182,24 @@ void weight_grad(const Context& ctx, const WeightGradArgs& args) {
   });
 }
 
-void attention(const Context& ctx, const AttentionArgs& args, std::span<const SequenceSpan> spans) {
-  const std::int32_t kv_heads = args.kv->kv_heads;
-  std::int64_t total = 0;
-  for (const SequenceSpan& span : spans) total += attention_work(span, span.rows) * kv_heads;
+void attention(const Context& ctx, const AttentionArgs& args) {
+  std::int64_t per_head = 0;
+  for (const SequenceSpan& span : args.spans) per_head += attention_work(span, span.rows);
   const std::int64_t threads = ctx.pool->num_threads();
+  const std::int64_t total = per_head * args.kv->kv_heads;
   ctx.pool->run([&](int index) {
-    // The work is laid out as span by span, head by head, row by row; this thread does [first, last) of it.
+    // The work is laid out head by head, span by span, row by row; this thread does [first, last) of it.
     const std::int64_t first = total * index / threads;
     const std::int64_t last = total * (index + 1) / threads;
     AttentionArgs part = args;
-    std::int64_t before = 0;
-    for (const SequenceSpan& span : spans) {
-      const std::int64_t work = attention_work(span, span.rows);
-      for (part.kv_head = 0; part.kv_head < kv_heads; ++part.kv_head, before += work) {
-        const std::int64_t begin = row_at_work(span, first - before);
-        const std::int64_t end = row_at_work(span, last - before);
-        if (begin == end) continue;
-        part.span = sub_span(span, begin, end);
-        ctx.table->attention(part);
-      }
+    for (part.kv_head = 0; part.kv_head < args.kv->kv_heads; ++part.kv_head) {
+      const std::int64_t before = per_head * part.kv_head;
+      if (last <= before || first >= before + per_head) continue;
+      attention_between(*ctx.table, part, place_at_work(args.spans, first - before),
+                        place_at_work(args.spans, last - before));
     }
   });
 }
-
-namespace {
-std::size_t grad_scratch_per_thread(std::int64_t rows, const KvView& kv, std::int32_t heads) {
-  const std::size_t bytes = attention_grad_scratch(rows, kv.head_dim, heads / kv.kv_heads);
-  return (bytes + 63) / 64 * 64;
-}
-}  // namespace
 
 std::size_t attention_grad_scratch(const Context& ctx, std::int64_t rows, const KvView& kv,
                                    std::int32_t heads) {

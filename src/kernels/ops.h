@@ -45,9 +45,9 @@ void transpose(const Context& ctx, const PackedMatrix& w, PackedMatrix& out);
 
 void weight_grad(const Context& ctx, const WeightGradArgs& args);
 
-/// Attention of a batch: `args.span` and `args.kv_head` are ignored; every span of `spans` and every KV head
-/// is computed. Rows are shared out so that each thread gets about the same number of (row, position) pairs.
-void attention(const Context& ctx, const AttentionArgs& args, std::span<const SequenceSpan> spans);
+/// Attention for all KV heads (`args.kv_head` is ignored). Rows are shared out so that each thread gets about
+/// the same number of (row, position) pairs.
+void attention(const Context& ctx, const AttentionArgs& args);
 
 /// Bytes of `AttentionGradArgs::scratch` for the call below.
 std::size_t attention_grad_scratch(const Context& ctx, std::int64_t rows, const KvView& kv,

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace rondo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Targets whose MulAdd rounds once. SSE2, the baseline, has no FMA: there each lane calls std::fma.
+// Targets whose MulAdd rounds once. The baseline is Highway's scalar target: one lane, std::fma.
 #define RONDO_HAS_FMA (HWY_TARGET <= HWY_AVX2)
 
 using F32 = hn::ScalableTag<float>;

@@ -27,11 +27,14 @@ struct Tables {
 
 void fill(OpTable& table) {
   cpu::fill_matmul(table);
+  cpu::fill_transpose(table);
+  cpu::fill_weight_grad(table);
   cpu::fill_attention(table);
   cpu::fill_attention_grad(table);
   cpu::fill_pointwise(table);
   cpu::fill_softmax(table);
   cpu::fill_optimizer(table);
+  cpu::fill_limits(table);
 }
 
 // Highway has one chosen target per process; it is set to each in turn while its table is filled, before any
