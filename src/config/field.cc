@@ -134,7 +134,8 @@ const char* storage_text(const Field::Target& target, const Value& value) {
 
 std::string enum_type_name(const Field::Enum& target) {
   std::string out;
-  for (const auto& [number, name] : target.names) out += (out.empty() ? "" : " | ") + literal(name);
+  for (const auto& [number, name] : target.names)
+    out += fmt::format("{}{}", out.empty() ? "" : " | ", literal(name));
   return out;
 }
 

@@ -166,8 +166,9 @@ Result<Assignment> read_override(const FieldList& fields, std::string_view text)
   RONDO_ASSIGN(const Field* field, find_field(fields, trimmed(text.substr(0, equals))));
   auto value = read_override_value(text.substr(equals + 1), field->shape());
   if (!value)
-    return fail(Code::kInvalidArgument, "{}: the value cannot be read as {}; check its quotes and its encoding",
-                field->key(), field->type_name());
+    return fail(Code::kInvalidArgument,
+                "{}: the value cannot be read as {}; check its quotes and its encoding", field->key(),
+                field->type_name());
   RONDO_TRY(field->check(*value));
   return Assignment{field, *std::move(value)};
 }

@@ -137,7 +137,8 @@ TEST(LoadTest, OverrideListsWithAndWithoutBrackets) {
   EXPECT_THAT(from_overrides({"betas=0.1, 0"})->betas, ElementsAre(0.1, 0.0));
   EXPECT_THAT(from_overrides({"betas="})->betas, IsEmpty());
   EXPECT_THAT(message(from_overrides({"eval.stop=[\"a]"})), HasSubstr("cannot be read as list of strings"));
-  EXPECT_THAT(message(from_overrides({"betas=a,b"})), HasSubstr("betas: the value cannot be read as list of numbers"));
+  EXPECT_THAT(message(from_overrides({"betas=a,b"})),
+              HasSubstr("betas: the value cannot be read as list of numbers"));
 }
 
 TEST(LoadTest, OverrideScalarsInTomlAndPythonSpelling) {
