@@ -34,7 +34,8 @@ std::vector<Shard> plan_shards(std::vector<TensorSpec> tensors, std::uint64_t ma
   std::uint64_t used = 0;
   for (TensorSpec& tensor : tensors) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(*num_elements(tensor)) * dtype_size(tensor.dtype);
-    if (shards.empty() || (used > 0 && (bytes > max_bytes || used > max_bytes - bytes))) {
+    const bool full = bytes > 0 && used > 0 && (bytes > max_bytes || used > max_bytes - bytes);
+    if (shards.empty() || full) {
       shards.emplace_back();
       used = 0;
     }

@@ -29,7 +29,7 @@ struct WriteModelOptions {
   /// A file holds tensors up to this many bytes, or a single larger one; more than one file gets an index.
   std::uint64_t max_shard_bytes = 5'000'000'000;
   /// Where the tokenizer's and generation's files are copied from; empty: none are.
-  std::filesystem::path source_folder;
+  std::filesystem::path source_folder = {};
 };
 
 /// Names of the files that are copied from the source folder where they exist.

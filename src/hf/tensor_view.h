@@ -16,8 +16,8 @@ namespace rondo::hf {
 struct TensorView {
   std::string_view name;
   DType dtype = DType::kFp32;
-  std::span<const std::int64_t> shape;
-  std::span<const std::byte> bytes;
+  std::span<const std::int64_t> shape = {};
+  std::span<const std::byte> bytes = {};
 
   std::int64_t num_elements() const { return static_cast<std::int64_t>(bytes.size() / dtype_size(dtype)); }
 };
