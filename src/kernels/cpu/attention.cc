@@ -28,7 +28,8 @@ struct Query {
   std::int64_t row;
   std::int32_t head;
 
-  bool sees(int block) const { return position >= block * kAttentionBlock; }
+  // Slots of `block` that the query sees, if the block had no end: none if 0 or less.
+  int visible(int block) const { return position - block * kAttentionBlock + 1; }
 };
 
 // Queries in the order of their rows, and their running result. Widths are rounded up to whole panels; the
@@ -51,30 +52,39 @@ struct Tile {
 template <class Body>
 void for_each_run(const Tile& tile, int block, const Body& body) {
   for (int begin = 0; begin < tile.count;) {
-    if (!tile.queries[begin].sees(block)) {
+    if (tile.queries[begin].visible(block) <= 0) {
       ++begin;
       continue;
     }
     const std::int32_t id = tile.queries[begin].blocks[block];
     int end = begin + 1;
-    while (end < tile.count && tile.queries[end].sees(block) && tile.queries[end].blocks[block] == id) ++end;
+    while (end < tile.count && tile.queries[end].visible(block) > 0 && tile.queries[end].blocks[block] == id)
+      ++end;
     body(id, begin, end);
     begin = end;
   }
 }
 
-// multiply() with a right factor of `depth` stored rows of `cols` values: widened first where several
-// register tiles will read it, or where its rows need padding.
+// A product's extent, and the columns of the stored right factor, of which it takes the first round_up(…).
+struct Extent {
+  int rows;
+  int cols;
+  int stored_cols;
+  int depth;
+};
+
+// multiply() with a stored right factor: widened first where several register tiles will read it, or where
+// its rows need padding.
 template <class Stored, class Out>
-void multiply_stored(LeftFactor a, const std::byte* stored, int rows, int cols, int depth, float* wide,
-                     const Out& out) {
+void multiply_stored(LeftFactor a, const std::byte* stored, const Extent& extent, float* wide, Out out) {
   const auto* data = reinterpret_cast<const typename Stored::Raw*>(stored);
-  const bool padded = cols % kPanel != 0;
-  if (padded || (Stored::kDType != DType::kF32 && rows > kTileRows)) {
-    widen<Stored>(data, depth, cols, wide);
-    multiply(a, RightFactor<StoredF32>{wide, round_up(cols)}, rows, round_up(cols), depth, out);
+  const bool padded = extent.stored_cols % kPanel != 0;
+  if (padded || (Stored::kDType != DType::kF32 && extent.rows > kTileRows)) {
+    widen<Stored>(data, extent.depth, extent.stored_cols, wide);
+    multiply(a, RightFactor<StoredF32>{wide, round_up(extent.stored_cols)}, extent.rows, extent.cols,
+             extent.depth, out);
   } else {
-    multiply(a, RightFactor<Stored>{data, cols}, rows, cols, depth, out);
+    multiply(a, RightFactor<Stored>{data, extent.stored_cols}, extent.rows, extent.cols, extent.depth, out);
   }
 }
 
@@ -118,29 +128,65 @@ void combine(Tile& tile, bool first) {
   }
 }
 
+// Asks for one head's side of a block ahead of its use: blocks lie far apart, which hardware does not
+// foresee.
+HWY_INLINE void prefetch(const std::byte* side, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(side + i, 0, 2);
+}
+
+// Slots of `block` that some query of [begin, end) sees.
+int seen_slots(const Tile& tile, int block, int begin, int end) {
+  int seen = 0;
+  for (int i = begin; i < end; ++i) seen = std::max(seen, tile.queries[i].visible(block));
+  return std::min(seen, kAttentionBlock);
+}
+
 template <class Stored>
-void add_block(const AttentionArgs& args, int block, Tile& tile) {
+void weigh_block(const AttentionArgs& args, int block, Tile& tile) {
   const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
-  std::fill_n(tile.block_max, kTileQueries, -std::numeric_limits<float>::infinity());
-  std::fill_n(tile.block_sum, kTileQueries, 0.0F);
   for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
-    float* scores = tile.scores + begin * kAttentionBlock;
-    multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head), end - begin,
-                            kAttentionBlock, head_dim, tile.wide,
-                            StoreScaled{scores, kAttentionBlock, args.scale});
-    for (int i = begin; i < end; ++i) {
-      const int visible = tile.queries[i].position - block * kAttentionBlock + 1;
-      block_softmax(tile.scores + i * kAttentionBlock, visible, tile.block_max + i, tile.block_sum + i);
-    }
+    prefetch(args.kv->values(id, args.kv_head), args.kv->head_bytes());
+    const StoreScaled out = {tile.scores + begin * kAttentionBlock, kAttentionBlock, args.scale};
+    multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head),
+                            {.rows = end - begin,
+                             .cols = round_up(seen_slots(tile, block, begin, end)),
+                             .stored_cols = kAttentionBlock,
+                             .depth = head_dim},
+                            tile.wide, out);
+    for (int i = begin; i < end; ++i)
+      block_softmax(tile.scores + i * kAttentionBlock, tile.queries[i].visible(block), tile.block_max + i,
+                    tile.block_sum + i);
   });
-  combine(tile, block == 0);
+}
+
+template <class Stored>
+void sum_block(const AttentionArgs& args, int block, Tile& tile) {
+  const int head_dim = args.kv->head_dim;
+  const int width = round_up(head_dim);
   for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
+    const Query& last = tile.queries[end - 1];
+    if (last.visible(block + 1) > 0)
+      prefetch(args.kv->keys(last.blocks[block + 1], args.kv_head), args.kv->head_bytes());
     const Combine out = {tile.out + begin * width, width, tile.keep + begin, tile.take + begin};
     multiply_stored<Stored>({tile.scores + begin * kAttentionBlock, kAttentionBlock, 1},
-                            args.kv->values(id, args.kv_head), end - begin, head_dim, kAttentionBlock,
+                            args.kv->values(id, args.kv_head),
+                            {.rows = end - begin,
+                             .cols = width,
+                             .stored_cols = head_dim,
+                             .depth = seen_slots(tile, block, begin, end)},
                             tile.wide, out);
   });
+}
+
+template <class Stored>
+void add_block(const AttentionArgs& args, int block, Tile& tile) {
+  std::fill_n(tile.block_max, kTileQueries, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.block_sum, kTileQueries, 0.0F);
+  weigh_block<Stored>(args, block, tile);
+  combine(tile, block == 0);
+  sum_block<Stored>(args, block, tile);
 }
 
 void write_results(const AttentionArgs& args, const Tile& tile) {

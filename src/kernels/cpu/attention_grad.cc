@@ -131,45 +131,48 @@ void load_block(const Job& job, std::int32_t block) {
   }
 }
 
-// From scores and dp to p and ds for one query; positions beyond `visible` get zeros.
-HWY_INLINE void softmax_grad(const Job& job, std::int64_t query, int visible, float* p, float* ds) {
+// From scores and dp to p and ds for one query, in slots [0, seen); what it does not see itself gets zeros.
+HWY_INLINE void softmax_grad(const Job& job, std::int64_t query, int visible, int seen, float* p, float* ds) {
   const F32 d;
   const VF max = hn::Set(d, job.buffers.max[query]);
   const VF sum = hn::Set(d, job.buffers.sum[query]);
   const VF correlation = hn::Set(d, job.buffers.correlation[query]);
   const VF scale = hn::Set(d, job.args.scale);
-  for (int i = 0; i < kAttentionBlock; i += kLanes) {
+  for (int i = 0; i < seen; i += kLanes) {
     const VF weight = hn::Div(exp(hn::Sub(hn::LoadU(d, p + i), max)), sum);
     const VF centred = hn::Sub(hn::LoadU(d, ds + i), correlation);
     hn::StoreU(weight, d, p + i);
     hn::StoreU(hn::Mul(hn::Mul(weight, centred), scale), d, ds + i);
   }
-  if (visible >= kAttentionBlock) return;
-  std::fill(p + visible, p + kAttentionBlock, 0.0F);
-  std::fill(ds + visible, ds + kAttentionBlock, 0.0F);
+  if (visible >= seen) return;
+  std::fill(p + visible, p + seen, 0.0F);
+  std::fill(ds + visible, ds + seen, 0.0F);
 }
 
-// Queries [first, first + count) of `span` against the loaded block, of which `positions` exist.
-void add_queries(const Job& job, const SequenceSpan& span, int block, std::int64_t first, int count,
-                 int positions) {
+// Queries [first, first + count) of `span` against the loaded block.
+void add_queries(const Job& job, const SequenceSpan& span, int block, std::int64_t first, int count) {
   const GradBuffers& b = job.buffers;
   const int width = job.width;
+  const auto visible = [&](std::int64_t query) {
+    const auto row = static_cast<std::int32_t>(query / job.group) - span.first_row;
+    return span.first_position + row - block * kAttentionBlock + 1;
+  };
+  const int seen = std::min(kAttentionBlock, visible(first + count - 1));
   const float* q = b.q + first * width;
   const float* dout = b.dout + first * width;
-  multiply(LeftFactor{q, width, 1}, RightFactor<StoredF32>{b.k, kAttentionBlock}, count, kAttentionBlock,
+  multiply(LeftFactor{q, width, 1}, RightFactor<StoredF32>{b.k, kAttentionBlock}, count, round_up(seen),
            job.head_dim, StoreScaled{b.p, kAttentionBlock, job.args.scale});
-  multiply(LeftFactor{dout, width, 1}, RightFactor<StoredF32>{b.v, kAttentionBlock}, count, kAttentionBlock,
+  multiply(LeftFactor{dout, width, 1}, RightFactor<StoredF32>{b.v, kAttentionBlock}, count, round_up(seen),
            job.head_dim, Store{b.ds, kAttentionBlock});
   for (int i = 0; i < count; ++i) {
-    const auto row = static_cast<std::int32_t>((first + i) / job.group);
-    const int visible = span.first_position + row - span.first_row - block * kAttentionBlock + 1;
-    softmax_grad(job, first + i, visible, b.p + i * kAttentionBlock, b.ds + i * kAttentionBlock);
+    softmax_grad(job, first + i, visible(first + i), seen, b.p + i * kAttentionBlock,
+                 b.ds + i * kAttentionBlock);
   }
-  multiply(LeftFactor{b.ds, kAttentionBlock, 1}, RightFactor<StoredF32>{b.k_rows, width}, count, width,
-           positions, Continue{b.dq + first * width, width});
-  multiply(LeftFactor{b.ds, 1, kAttentionBlock}, RightFactor<StoredF32>{q, width}, positions, width, count,
+  multiply(LeftFactor{b.ds, kAttentionBlock, 1}, RightFactor<StoredF32>{b.k_rows, width}, count, width, seen,
+           Continue{b.dq + first * width, width});
+  multiply(LeftFactor{b.ds, 1, kAttentionBlock}, RightFactor<StoredF32>{q, width}, seen, width, count,
            Continue{b.dk, width});
-  multiply(LeftFactor{b.p, 1, kAttentionBlock}, RightFactor<StoredF32>{dout, width}, positions, width, count,
+  multiply(LeftFactor{b.p, 1, kAttentionBlock}, RightFactor<StoredF32>{dout, width}, seen, width, count,
            Continue{b.dv, width});
 }
 
@@ -190,7 +193,7 @@ void add_span(const Job& job, std::size_t index, int block) {
   const std::int64_t end = (static_cast<std::int64_t>(span.first_row) + span.rows) * job.group;
   for (std::int64_t query = (span.first_row + unseeing) * job.group; query < end; query += kGradTileQueries) {
     const int count = static_cast<int>(std::min<std::int64_t>(kGradTileQueries, end - query));
-    add_queries(job, span, block, query, count, positions);
+    add_queries(job, span, block, query, count);
   }
   for (int p = 0; p < positions; ++p) {
     const std::int64_t at = rows[p] * args.lddkv + column;

@@ -79,8 +79,7 @@ struct Combine {
 };
 
 template <int kRows, int kVectors, class Stored, class Out>
-HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, const Out& out, int row,
-                                int col) {
+HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, Out out, int row, int col) {
   VF sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -107,7 +106,7 @@ HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, 
 
 // The rows that are left, fewer than kRows + 1, in one tile.
 template <int kRows, int kVectors, class Stored, class Out>
-void last_rows(LeftFactor a, RightFactor<Stored> b, int depth, const Out& out, int row, int rows, int col) {
+void last_rows(LeftFactor a, RightFactor<Stored> b, int depth, Out out, int row, int rows, int col) {
   if constexpr (kRows > 0) {
     if (rows == kRows) return register_tile<kRows, kVectors, Stored, Out>(a, b, depth, out, row, col);
     last_rows<kRows - 1, kVectors, Stored, Out>(a, b, depth, out, row, rows, col);
@@ -116,8 +115,7 @@ void last_rows(LeftFactor a, RightFactor<Stored> b, int depth, const Out& out, i
 
 // All rows of `vectors` <= kVectors vectors of columns.
 template <int kVectors, class Stored, class Out>
-void column_strip(LeftFactor a, RightFactor<Stored> b, int depth, const Out& out, int rows, int vectors,
-                  int col) {
+void column_strip(LeftFactor a, RightFactor<Stored> b, int depth, Out out, int rows, int vectors, int col) {
   if constexpr (kVectors > 1) {
     if (vectors < kVectors)
       return column_strip<kVectors - 1, Stored, Out>(a, b, depth, out, rows, vectors, col);
@@ -130,7 +128,7 @@ void column_strip(LeftFactor a, RightFactor<Stored> b, int depth, const Out& out
 
 /// out(r, c) = sum over t < depth of a(r, t) * b(t, c), for r < rows and c < cols, a multiple of 16.
 template <class Stored, class Out>
-void multiply(LeftFactor a, RightFactor<Stored> b, int rows, int cols, int depth, const Out& out) {
+void multiply(LeftFactor a, RightFactor<Stored> b, int rows, int cols, int depth, Out out) {
   const int vectors = cols / kLanes;
   const int strips = (vectors + kTileVectors - 1) / kTileVectors;
   for (int i = 0, done = 0; i < strips; ++i) {
