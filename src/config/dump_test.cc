@@ -129,9 +129,9 @@ RC_GTEST_PROP(DumpTest, DumpLoadsToTheSameBits, ()) {
   const auto low = rc::gen::inRange<std::uint32_t>(0, 0x100);
   const auto any = rc::gen::arbitrary<std::uint32_t>();
   WideConfig config;
-  config.real = from_bits<double>(*rc::gen::resize(1000, rc::gen::arbitrary<std::uint64_t>()));
-  config.single = from_bits<float>(*rc::gen::resize(1000, any));
-  config.integer = *rc::gen::resize(1000, rc::gen::arbitrary<std::int64_t>());
+  config.real = from_bits<double>(*rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
+  config.single = from_bits<float>(*rc::gen::resize(rc::kNominalSize, any));
+  config.integer = *rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::int64_t>());
   config.text = text_from(*rc::gen::container<std::vector<std::uint32_t>>(rc::gen::oneOf(low, any)));
   config.texts = {config.text, text_from(*rc::gen::container<std::vector<std::uint32_t>>(low))};
   config.reals = {config.real, 3.0, 1e22};

@@ -47,7 +47,7 @@ TEST(TraceWriterTest, WritesLanesBoxesAndArrows) {
   EXPECT_EQ(events[7]["ph"], "f");
   EXPECT_EQ(events[6]["id"], events[7]["id"]);
   EXPECT_EQ(events[7]["pid"], train.process);
-  EXPECT_EQ(events[7]["ts"], 3.0);
+  EXPECT_EQ(events[7]["ts"], 4.0);
 }
 
 TEST(TraceWriterTest, TimesBeforeTheOriginAreNegative) {
