@@ -10,8 +10,8 @@
 namespace rondo::kernels {
 namespace {
 
-constexpr int kRepeats = 5;
-constexpr double kBurstSeconds = 0.02;
+constexpr int kRepeats = 10;
+constexpr double kBurstSeconds = 0.02;  // long enough for the clock rate to settle
 
 // Seconds of the fastest of kRepeats runs of `task` on all threads.
 double best_seconds(ThreadPool& pool, TaskRef task) {

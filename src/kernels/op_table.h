@@ -114,8 +114,10 @@ struct AttentionGradArgs {
 
 /// Statistics of softmax(x / T) over a vocabulary row, x = logits / T (a true division; T = 1 leaves the
 /// bits). The vocabulary is cut into `chains` contiguous parts of ceil(vocab / chains) columns; each part is
-/// a reduce16 (lane = index in the part mod 16), parts combine by the fixed tree. max over all; sum = sum
-/// exp(x - max); weighted = sum exp(x - max) * (x - max), each lane an fma chain.
+/// a reduce16 (lane = index in the part mod 16), parts combine by the fixed tree of neighbours. max over all,
+/// never -0; sum = sum exp(x - max); weighted = sum exp(x - max) * (x - max), each lane an fma chain.
+/// All three are NaN if a logit is not finite, or if an x or the distance of the least x from max overflows.
+/// Preconditions: vocab >= 1, T > 0, chains a power of two up to kMaxChains.
 struct SoftmaxStats {
   float max;
   float sum;
@@ -133,8 +135,8 @@ struct RmsNormArgs {
 };
 
 /// With r = 1 / sqrt(reduce16(x*x as fma lanes) / width + eps):  y = (x * r) * weight.
-/// Backward: t = reduce16 of fma(dy*weight, x); dx = fma(dy*weight, r, -(x * ((r*r*r) * t / width))) [see
-/// reference.h for the exact order]; dx is added to dx_accumulate: dx_accumulate += dx.
+/// Backward, with g = dy * weight and t = reduce16 of g*x as fma lanes:
+///   dx = dx + fma(g, r, -(x * ((((r * r) * r) * t) / width)))
 struct RmsNormGradArgs {
   const float* x;
   const float* dy;
@@ -197,24 +199,26 @@ struct SwigluArgs {
   std::int64_t row_begin, row_end;
 };
 
-/// dlogits[v] = (a * ((v == target) - p) - b * (p * ((x - max) - log(sum) + entropy))) / T with p = exp(x -
-/// max) / sum, x = logits / T. a = dloss/dlogprob, b = dloss/dentropy; entropy = log(sum) - weighted / sum.
+/// Gradient of a * log p(target) + b * entropy, a = dloss/dlogprob, b = dloss/dentropy. With x = logits / T -
+/// max, p = exp(x) / sum, L = log(sum), H = L - weighted / sum:
+///   dlogits[v] = fma(-b, p * ((x - L) + H), a * ((v == target) - p)) / T
 /// May alias logits.
 struct SoftmaxGradArgs {
   const float* logits;
   std::int64_t vocab;
   float temperature;
   SoftmaxStats stats;
-  std::int32_t target;
+  std::int32_t target;  // -1: none, (v == target) is 0 everywhere
   float dlogprob;
   float dentropy;
   float* dlogits;
 };
 
 /// One AdamW update (Loshchilov & Hutter 2019) on a contiguous range. g = float(double(grad) * grad_scale) *
-/// clip; then m = fma(beta1, m, (1-beta1)*g); v = fma(beta2, v, (1-beta2)*(g*g)); update = (m / bias1) /
-/// (sqrt(v / bias2) + eps); master = master - lr * (update + weight_decay * master)  [exact order in
-/// reference.h].
+/// clip; then
+///   m = fma(beta1, m, (1 - beta1) * g);  v = fma(beta2, v, (1 - beta2) * (g * g))
+///   update = (m / bias1) / (sqrt(v / bias2) + eps)
+///   master = fma(-lr, fma(weight_decay, master, update), master)
 struct AdamWArgs {
   float* master;
   float* m;
@@ -251,12 +255,12 @@ struct OpTable {
                                 std::int32_t chains);
   void (*softmax_grad)(const SoftmaxGradArgs&);
   /// weights[v] = trunc(exp(x - max) * 2^40) as uint64, x = logits / T: the exact integers that sampling
-  /// sums.
+  /// sums. The row's statistics must be finite, and max theirs.
   void (*sampling_weights)(const float* logits, std::int64_t vocab, float temperature, float max,
                            std::uint64_t* weights);
 
-  /// sum[i] += round-to-nearest-even(x[i] * 2^36). Returns false on NaN, infinity or overflow (the sum is
-  /// then void).
+  /// sum[i] += round-to-nearest-even(x[i] * 2^36). Returns false (the sum is then void) if an x is NaN or at
+  /// least 2^26 in magnitude, or a sum overflows.
   bool (*fixed_point_add)(std::int64_t* sum, const float* x, std::int64_t count);
   /// Sum over the range of (float(double(grad) * scale))^2 in fp64: 16 lanes of fma, fixed tree (one block of
   /// the gradient norm).

@@ -18,7 +18,7 @@ namespace rondo::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr int kGroup = tile_panels(kTileRows);  // panels of a widened block
-constexpr int kBlockK = 256;                    // its length
+constexpr int kBlockK = 128;                    // its length
 constexpr int kBlockRows = 96;                  // rows that pass over it: x of a row block stays in L2
 
 /// One call of matmul on weights of one storage type.
@@ -66,6 +66,12 @@ class Matmul final {
     }
   }
 
+  // Bytes that are wanted in cache soon.
+  struct Ahead {
+    const std::byte* next;
+    const std::byte* end;
+  };
+
   // Rows [first, first + rows), rows <= kBlockRows.
   void run_blocked(std::int64_t first, std::int64_t rows) const {
     alignas(64) float sums[kMaxChains * kBlockRows * kGroup * kPanel];
@@ -73,17 +79,30 @@ class Matmul final {
     for (std::int64_t panel = args_.panel_begin; panel < args_.panel_end; panel += kGroup) {
       const std::int64_t panels = std::min<std::int64_t>(kGroup, args_.panel_end - panel);
       const std::int64_t size = rows * panels * kPanel;
+      Ahead ahead = next_group(panel + panels);
       std::fill_n(sums, chains_ * size, 0.0f);
       for (const KSegment& segment : segments_) {
         for (std::int64_t k = segment.begin; k < segment.end; k += kBlockK) {
           const std::int64_t count = std::min<std::int64_t>(kBlockK, segment.end - k);
           widen(panel, panels, k, count, block);
-          multiply_block(block, panels, args_.x + first * args_.ldx + k, rows, count,
-                         sums + segment.chain * size);
+          multiply_block({.w = block,
+                          .panel_stride = kBlockK * kPanel,
+                          .x = args_.x + first * args_.ldx + k,
+                          .ldx = args_.ldx,
+                          .count = count,
+                          .sums = sums + segment.chain * size},
+                         rows, panels, ahead);
         }
       }
       finish(sums, first, rows, panel, panels);
     }
+  }
+
+  // The stored weights of the group of panels from `panel` on.
+  Ahead next_group(std::int64_t panel) const {
+    const std::int64_t end = std::min(panel + kGroup, args_.panel_end);
+    return {reinterpret_cast<const std::byte*>(panel_data(panel)),
+            reinterpret_cast<const std::byte*>(panel_data(end))};
   }
 
   void widen(std::int64_t panel, std::int64_t panels, std::int64_t k, std::int64_t count,
@@ -96,19 +115,23 @@ class Matmul final {
     }
   }
 
-  void multiply_block(const float* block, std::int64_t panels, const float* x, std::int64_t rows,
-                      std::int64_t count, float* sums) const {
-    // Tiles of nearly equal height.
+  // `all` describes a tile of `rows` rows; they are done in tiles of nearly equal height that fit.
+  static void multiply_block(const TileOperands<StoredF32>& all, std::int64_t rows, std::int64_t panels,
+                             Ahead& ahead) {
     const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
     for (std::int64_t i = 0; i < tiles; ++i) {
       const std::int64_t begin = rows * i / tiles;
-      const std::int64_t end = rows * (i + 1) / tiles;
-      find_tile<StoredF32>(end - begin, panels)({.w = block,
-                                                 .panel_stride = kBlockK * kPanel,
-                                                 .x = x + begin * args_.ldx,
-                                                 .ldx = args_.ldx,
-                                                 .count = count,
-                                                 .sums = sums + begin * panels * kPanel});
+      const std::int64_t height = rows * (i + 1) / tiles - begin;
+      TileOperands<StoredF32> tile = all;
+      tile.x += begin * all.ldx;
+      tile.sums += begin * panels * kPanel;
+      if (ahead.next < ahead.end) {
+        tile.ahead = ahead.next;
+        ahead.next += all.count * kCacheLine;
+        find_tile<StoredF32, true>(height, panels)(tile);
+      } else {
+        find_tile<StoredF32>(height, panels)(tile);
+      }
     }
   }
 

@@ -35,6 +35,7 @@ constexpr int tile_panels(int) {
 }
 #endif
 inline constexpr int kMaxTilePanels = 4;
+inline constexpr int kCacheLine = 64;
 
 /// Operands of a tile, over `count` consecutive k. Sums are [rows][panels * 16], 64-byte aligned.
 template <class Stored>
@@ -45,10 +46,11 @@ struct TileOperands {
   std::int64_t ldx;
   std::int64_t count;
   float* sums;
+  const std::byte* ahead = nullptr;  // what to fetch meanwhile, one cache line per k
 };
 
 /// Continues the chains in `sums`.
-template <class Stored, int kRows, int kPanels>
+template <class Stored, bool kFetchAhead, int kRows, int kPanels>
 void accumulate_tile(const TileOperands<Stored>& tile) {
   constexpr int kVectors = kPanels * kPanelVectors;
   const F32 d;
@@ -56,6 +58,7 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
   const std::int64_t panel_stride = tile.panel_stride;
   const float* x = tile.x;
   const std::int64_t ldx = tile.ldx;
+  const std::byte* ahead = tile.ahead;
   VF sums[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
@@ -73,6 +76,10 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(value, weights[v], sums[r][v]);
     }
     w += kPanel;
+    if constexpr (kFetchAhead) {
+      __builtin_prefetch(ahead, 0, 2);  // into L2
+      ahead += kCacheLine;
+    }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
@@ -83,24 +90,25 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
 template <class Stored>
 using TileFunction = void (*)(const TileOperands<Stored>&);
 
-template <class Stored, int kRows, int kPanels>
+template <class Stored, bool kFetchAhead, int kRows, int kPanels>
 constexpr TileFunction<Stored> tile_entry() {
   if constexpr (kPanels <= tile_panels(kRows))
-    return accumulate_tile<Stored, kRows, kPanels>;
+    return accumulate_tile<Stored, kFetchAhead, kRows, kPanels>;
   else
     return nullptr;
 }
 
-template <class Stored, std::size_t... kIndex>
+template <class Stored, bool kFetchAhead, std::size_t... kIndex>
 constexpr auto tile_table(std::index_sequence<kIndex...>) {
   return std::array<TileFunction<Stored>, sizeof...(kIndex)>{
-      tile_entry<Stored, kIndex / kMaxTilePanels + 1, kIndex % kMaxTilePanels + 1>()...};
+      tile_entry<Stored, kFetchAhead, kIndex / kMaxTilePanels + 1, kIndex % kMaxTilePanels + 1>()...};
 }
 
 /// The tile for `rows` in [1, kTileRows] and `panels` in [1, tile_panels(rows)].
-template <class Stored>
+template <class Stored, bool kFetchAhead = false>
 TileFunction<Stored> find_tile(std::int64_t rows, std::int64_t panels) {
-  static constexpr auto kTable = tile_table<Stored>(std::make_index_sequence<kTileRows * kMaxTilePanels>());
+  static constexpr auto kTable =
+      tile_table<Stored, kFetchAhead>(std::make_index_sequence<kTileRows * kMaxTilePanels>());
   return kTable[static_cast<std::size_t>((rows - 1) * kMaxTilePanels + panels - 1)];
 }
 

@@ -60,48 +60,55 @@ HWY_INLINE void transpose_block(const Raw* in, Raw* out) {
 
 #endif
 
-// Columns [16 * panel, + width) of w become rows of `out`'s panel. `edge` is a block whose missing columns
-// stay zero.
+// Panels of the result that are written side by side: their blocks are neighbours in w.
+constexpr std::int64_t kGroup = 8;
+constexpr std::int64_t kBlock = std::int64_t{kPanel} * kPanel;
+
+// The block of w at `in` becomes the first `count` elements at `out`.
 template <class From, class To>
-void transpose_panel(const TransposeArgs& args, std::int64_t panel, std::int64_t width) {
+HWY_INLINE void write_block(const typename From::Raw* in, std::int64_t count, typename To::Raw* out) {
+  if constexpr (std::is_same_v<From, To>) {
+    if (count == kBlock) return transpose_block(in, out);
+  }
+  alignas(64) typename From::Raw turned[kBlock];
+  transpose_block(in, turned);
+  if constexpr (std::is_same_v<From, To>)
+    std::copy_n(turned, count, out);
+  else
+    for (std::int64_t i = 0; i < count; i += kLanes) hn::Store(From::load(turned + i), F32(), out + i);
+}
+
+template <class From, class To>
+void transpose_group(const TransposeArgs& args, std::int64_t begin, std::int64_t end) {
   using Raw = typename From::Raw;
-  constexpr std::int64_t kBlock = std::int64_t{kPanel} * kPanel;
   const std::int64_t rows = args.w->rows();
-  const std::int64_t stride = args.w->cols() * kPanel;
-  const auto* in = static_cast<const Raw*>(args.w->data()) + panel * kBlock;
-  auto* out = static_cast<typename To::Raw*>(args.out->data()) + panel * rows * kPanel;
-  alignas(64) Raw edge[kBlock] = {};
-  alignas(64) Raw turned[kBlock];
-  for (std::int64_t r = 0; r < rows; r += kPanel, in += stride, out += kBlock) {
-    const Raw* block = in;
-    if (width < kPanel) {
-      std::copy_n(in, width * kPanel, edge);
-      block = edge;
-    }
+  const std::int64_t cols = args.w->cols();
+  alignas(64) Raw edge[kBlock] = {};  // a block whose missing columns stay zero
+  for (std::int64_t r = 0; r < rows; r += kPanel) {
+    const Raw* in = static_cast<const Raw*>(args.w->data()) + r * cols;
     const std::int64_t count = std::min<std::int64_t>(kPanel, rows - r) * kPanel;
-    if constexpr (std::is_same_v<From, To>) {
-      if (count == kBlock) {
-        transpose_block(block, out);
-        continue;
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const Raw* block = in + panel * kBlock;
+      const std::int64_t width = cols - panel * kPanel;
+      if (width < kPanel) {
+        std::copy_n(block, width * kPanel, edge);
+        block = edge;
       }
+      write_block<From, To>(block, count,
+                            static_cast<typename To::Raw*>(args.out->data()) + (panel * rows + r) * kPanel);
     }
-    transpose_block(block, turned);
-    if constexpr (std::is_same_v<From, To>)
-      std::copy_n(turned, count, out);
-    else
-      for (std::int64_t i = 0; i < count; i += kLanes) hn::Store(From::load(turned + i), F32(), out + i);
   }
 }
 
 void transpose(const TransposeArgs& args) {
   with_storage(args.w->dtype(), [&](auto from) {
     using From = decltype(from);
-    for (std::int64_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
-      const std::int64_t width = std::min<std::int64_t>(kPanel, args.w->cols() - panel * kPanel);
+    for (std::int64_t panel = args.panel_begin; panel < args.panel_end; panel += kGroup) {
+      const std::int64_t end = std::min(panel + kGroup, args.panel_end);
       if (args.out->dtype() == From::kDType)
-        transpose_panel<From, From>(args, panel, width);
+        transpose_group<From, From>(args, panel, end);
       else
-        transpose_panel<From, StoredF32>(args, panel, width);
+        transpose_group<From, StoredF32>(args, panel, end);
     }
   });
 }

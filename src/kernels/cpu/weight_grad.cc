@@ -1,5 +1,6 @@
-// weight_grad: register tiles over (r, c), m innermost. A strip of x is packed once per block of m and serves
-// every r; dw itself carries the chains from one block of m to the next.
+// weight_grad: register tiles over (r, c), m innermost. For a block of m, dy is packed tile by tile (it stays
+// in L2) and x strip by strip (one strip stays in L1); dw itself carries the chains from one block of m to
+// the next.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -30,12 +31,12 @@ constexpr int kGradRows = 2;
 constexpr int kGradVectors = 16;
 #endif
 constexpr int kStrip = kGradVectors * kLanes;  // columns of a tile
-constexpr int kBlockM = 256;
+constexpr int kBlockM = 128;
+constexpr int kBlockTiles = 64;  // tiles of dy that are packed at a time
 
-/// One tile over `count` rows of the strip: the kRows sums at dw continue, or start at 0.
+/// One tile over `count` rows of the strip: the sums at dw continue, or start at 0.
 struct GradTile {
-  const float* dy;  // first m, first r
-  std::int64_t lddy;
+  const float* dy;     // [count][kGradRows]
   const float* strip;  // [count][kStrip]
   std::int64_t count;
   float* dw;
@@ -64,7 +65,7 @@ void accumulate_grad(const GradTile& tile) {
 #pragma GCC unroll 16
       for (int v = 0; v < kGradVectors; ++v) sums[r][v] = fma(gradient, values[v], sums[r][v]);
     }
-    dy += tile.lddy;
+    dy += kGradRows;
     x += kStrip;
   }
 #pragma GCC unroll 16
@@ -99,29 +100,49 @@ void accumulate_narrow(GradTile tile, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(beside + r * kStrip, width, dw + r * lddw);
 }
 
-void weight_grad(const WeightGradArgs& args) {
+// Rows [r, r + rows) of dy over `count` m, as tiles [count][kGradRows].
+void pack_tiles(const float* dy, std::int64_t lddy, std::int64_t count, std::int64_t rows, float* tiles) {
+  for (std::int64_t m = 0; m < count; ++m)
+    for (std::int64_t r = 0; r < rows; r += kGradRows)
+      std::copy_n(dy + m * lddy + r, std::min<std::int64_t>(kGradRows, rows - r),
+                  tiles + (r / kGradRows * count + m) * kGradRows);
+}
+
+// One block: `count` m from args.dy and args.x on, rows [r, r + rows) of dw, rows <= kBlockTiles * kGradRows.
+void weight_grad_block(const WeightGradArgs& args, std::int64_t count, std::int64_t r, std::int64_t rows) {
+  alignas(64) float tiles[kBlockTiles * kBlockM * kGradRows];
   alignas(64) float strip[kBlockM * kStrip];
+  pack_tiles(args.dy + r, args.lddy, count, rows, tiles);
+  for (std::int64_t c = 0; c < args.cols; c += kStrip) {
+    const std::int64_t width = std::min<std::int64_t>(kStrip, args.cols - c);
+    pack_strip(args.x + c, args.ldx, count, width, strip);
+    for (std::int64_t t = 0; t < rows; t += kGradRows) {
+      const std::int64_t height = std::min<std::int64_t>(kGradRows, rows - t);
+      const GradTile tile = {.dy = tiles + t * count,
+                             .strip = strip,
+                             .count = count,
+                             .dw = args.dw + (r + t) * args.lddw + c,
+                             .lddw = args.lddw,
+                             .continue_chain = args.continue_chain};
+      if (width == kStrip)
+        kGradTable[static_cast<std::size_t>(height - 1)](tile);
+      else
+        accumulate_narrow(tile, height, width);
+    }
+  }
+}
+
+void weight_grad(const WeightGradArgs& args) {
+  constexpr std::int64_t kBlockR = std::int64_t{kBlockTiles} * kGradRows;
+  WeightGradArgs block = args;
   // Even without rows there is one block: it writes the zeros.
   for (std::int64_t m = 0; m == 0 || m < args.rows; m += kBlockM) {
-    const std::int64_t count = std::min<std::int64_t>(kBlockM, args.rows - m);
-    for (std::int64_t c = 0; c < args.cols; c += kStrip) {
-      const std::int64_t width = std::min<std::int64_t>(kStrip, args.cols - c);
-      pack_strip(args.x + m * args.ldx + c, args.ldx, count, width, strip);
-      for (std::int64_t r = args.r_begin; r < args.r_end; r += kGradRows) {
-        const std::int64_t rows = std::min<std::int64_t>(kGradRows, args.r_end - r);
-        const GradTile tile = {.dy = args.dy + m * args.lddy + r,
-                               .lddy = args.lddy,
-                               .strip = strip,
-                               .count = count,
-                               .dw = args.dw + r * args.lddw + c,
-                               .lddw = args.lddw,
-                               .continue_chain = args.continue_chain || m > 0};
-        if (width == kStrip)
-          kGradTable[static_cast<std::size_t>(rows - 1)](tile);
-        else
-          accumulate_narrow(tile, rows, width);
-      }
-    }
+    for (std::int64_t r = args.r_begin; r < args.r_end; r += kBlockR)
+      weight_grad_block(block, std::min<std::int64_t>(kBlockM, args.rows - m), r,
+                        std::min(kBlockR, args.r_end - r));
+    block.dy += kBlockM * args.lddy;
+    block.x += kBlockM * args.ldx;
+    block.continue_chain = true;
   }
 }
 
