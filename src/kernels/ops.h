@@ -30,7 +30,7 @@ void matmul(const Context& ctx, const PackedMatrix& w, const float* x, std::int6
 /// What matmul_input_grad computes besides the product.
 struct InputGradOptions {
   bool accumulate = false;  // dx += dy * w, one rounded addition per element, instead of dx = dy * w
-  std::span<const KSegment> segments;  // order of the sum over w's rows
+  std::span<const KSegment> segments = {};  // order of the sum over w's rows
 };
 
 /// dx[m, c] = sum_r dy[m, r] * w[r, c], r ascending. dy is [rows, w.rows()], dx is [rows, w.cols()].
