@@ -1,9 +1,11 @@
 // Storage types, the constants of the numbers contract, and the packed weight matrix.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "base/aligned_buffer.h"
 #include "base/status.h"
@@ -12,6 +14,11 @@ namespace rondo::kernels {
 
 /// Type of stored weights and KV; activations, sums and gradients are always fp32.
 enum class DType : std::uint8_t { kF32, kF16, kBF16 };
+
+constexpr auto enum_names(DType) {
+  using enum DType;
+  return std::array{std::pair{kF16, "fp16"}, std::pair{kBF16, "bf16"}, std::pair{kF32, "fp32"}};
+}
 
 std::string_view dtype_name(DType dtype);  // "fp32", "fp16", "bf16"
 constexpr std::size_t dtype_bytes(DType dtype) {

@@ -116,13 +116,15 @@ void softmax_grad(const SoftmaxGradArgs& args) {
                              .a = hn::Set(d, args.dlogprob),
                              .minus_b = hn::Set(d, -args.dentropy)};
   with_temperature(args.temperature, [&](auto scale) {
-    const VF target_logit = hn::Set(d, args.logits[args.target]);  // read before an alias is overwritten
+    const bool has_target = args.target >= 0;
+    // Read before an alias is overwritten.
+    const VF target_logit = hn::Set(d, has_target ? args.logits[args.target] : args.stats.max);
     const VF at_target = gradient(target_logit, hn::Set(d, 1.0F), scale);
     const VF zero = hn::Zero(d);
     for_each_vector(args.vocab, [&](std::int64_t i, auto io) {
       io.store(gradient(io.load(args.logits + i), zero, scale), args.dlogits + i);
     });
-    args.dlogits[args.target] = hn::GetLane(at_target);
+    if (has_target) args.dlogits[args.target] = hn::GetLane(at_target);
   });
 }
 

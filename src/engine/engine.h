@@ -1,0 +1,125 @@
+// Engine: one inference instance. Each step gathers rows, runs the model, samples, and commits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "batch/planner.h"
+#include "config/byte_size.h"
+#include "engine/forward.h"
+#include "engine/kv_storage.h"
+#include "engine/stop_condition.h"
+#include "kernels/ops.h"
+#include "kernels/sampling.h"
+#include "model/weights.h"
+#include "text/tokenizer.h"
+
+namespace rondo::engine {
+
+/// One response to generate. Everything that its tokens depend on is in here and in the weights.
+struct Request {
+  RequestId id;
+  GroupId group;                                      // requests of a group have the same prompt
+  std::shared_ptr<const std::vector<Token>> prompt;   // at least one token
+  std::int32_t max_new_tokens = 0;                    // at least 1
+  kernels::SamplingParams sampling;
+  Rng rng{0, RngPurpose::kRollout};
+  RngCounter counter;                                 // step, ordinal and sample; the engine fills in the position
+  std::shared_ptr<const StopRules> stop;              // null: the length alone ends it
+};
+
+/// A finished response.
+struct Response {
+  RequestId id;
+  std::vector<Token> tokens;     // the stop token included, if that ended it
+  std::vector<float> logprobs;   // [tokens], log-softmax(logits / T) over the whole vocabulary (T = 0: as at T = 1)
+  std::vector<float> entropies;  // [tokens], of that distribution, in nats
+  batch::FinishReason reason = batch::FinishReason::kLength;
+};
+
+/// Generates responses by continuous batching over a paged KV pool of fixed size.
+///
+/// Does not own the weights, the thread team or the tokenizer. What it generates for a request does not depend on what else
+/// runs, on the budgets in the config, on preemption, or on threads. One owner thread, which owns the context's pool.
+/// After an error from step() the engine is poisoned: destroy it.
+class Engine final {
+ public:
+  struct Config {
+    config::ByteSize kv_memory{std::int64_t{512} << 20};
+    batch::Planner::Config batch;
+
+    template <class V>
+    void visit(V& v) {
+      v.field("kv_memory", kv_memory,
+              "Memory of the KV pool. A response that can never fit is refused; when the pool is full, the newest "
+              "responses wait and are computed again.");
+      v.section("batch", batch, "Continuous batching.");
+    }
+    Result<void> validate() const { return batch.validate(); }
+  };
+
+  /// kInvalidArgument if the KV pool holds less than one block. `tokenizer` may be null where no request has stop strings.
+  static Result<std::unique_ptr<Engine>> create(const Config& config, const model::Model& model,
+                                                const text::Tokenizer* tokenizer, const kernels::Context& context);
+
+  /// Queues a request. kInvalidArgument or kResourceExhausted, with the reason, if it can never run; nothing changed then.
+  Result<void> submit(Request request);
+  /// Ends a request now and returns what it has; nullopt if it is not live.
+  std::optional<Response> cancel(RequestId id);
+
+  /// Runs one step and appends the responses that ended. kNumeric if logits are not finite.
+  Result<void> step(std::vector<Response>& finished);
+  bool idle() const { return planner_->num_live() == 0; }
+
+  /// For new weights: everything computed from the old ones is void. Live requests keep their tokens.
+  void drop_kv() { planner_->drop_kv(); }
+
+  const batch::Planner::Stats& stats() const { return planner_->stats(); }
+  std::int32_t num_blocks() const { return num_blocks_; }
+  /// Bytes of the KV pool and of activations.
+  std::size_t kv_bytes() const { return kv_.bytes(); }
+  std::size_t activation_bytes() const { return forward_.bytes(); }
+
+ private:
+  // What the engine keeps per live sequence, by slot.
+  struct Live {
+    Request request;
+    std::vector<float> logprobs;
+    std::vector<float> entropies;
+    std::optional<StopCondition> stop;
+  };
+
+  Engine(const model::Model& model, const text::Tokenizer* tokenizer, const kernels::Context& context, KvStorage kv,
+         std::unique_ptr<batch::Planner> planner, std::int64_t max_rows, std::int32_t num_blocks);
+  Live& live(batch::Slot slot) { return live_[static_cast<std::size_t>(slot.value())]; }
+  void gather_spans();
+  Result<void> sample_rows();
+  Result<void> sample_chunk(std::size_t first, std::size_t count);
+  Result<void> sample_row(std::size_t index, const float* logits, kernels::SamplingScratch& scratch);
+  Response make_response(batch::Finished&& finished);
+
+  const model::Model* model_;
+  const text::Tokenizer* tokenizer_;
+  kernels::Context context_;
+  KvStorage kv_;
+  std::unique_ptr<batch::Planner> planner_;
+  Forward forward_;
+  std::int32_t num_blocks_;
+  std::vector<Live> live_;
+  // Reused by every step.
+  batch::Plan plan_;
+  std::vector<std::int32_t> tables_;
+  std::vector<kernels::SequenceSpan> spans_;
+  std::vector<batch::Sample> samples_;
+  std::vector<batch::Finished> finished_;
+  std::vector<kernels::SamplingScratch> scratch_;  // by thread
+};
+
+}  // namespace rondo::engine

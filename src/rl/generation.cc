@@ -1,0 +1,116 @@
+#include "rl/generation.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/fault_point.h"
+
+namespace rondo::rl {
+namespace {
+
+class Generation final {
+ public:
+  Generation(Session& session, const GenerationTask& task, const reward::RewardFunction& reward, GenerationStats& stats)
+      : session_(session), task_(task), reward_(reward), stats_(stats), n_(task.sampling->n) {
+    for (const Prompt* prompt : task.prompts) groups_.push_back({prompt, {}});
+    for (ScoredGroup& group : groups_) group.samples.resize(static_cast<std::size_t>(n_));
+  }
+
+  Result<void> submit_all() {
+    for (std::size_t ordinal = 0; ordinal < groups_.size(); ++ordinal)
+      for (int sample = 0; sample < n_; ++sample) RONDO_TRY(submit(ordinal, sample));
+    return {};
+  }
+
+  void cancel_all() {
+    for (std::int64_t id = 0; id < total(); ++id) session_.engine->cancel(RequestId(id));
+  }
+
+  Result<void> accept(engine::Response response) {
+    const std::int64_t id = response.id.value();
+    ScoredGroup& group = groups_[static_cast<std::size_t>(id / n_)];
+    ScoredResponse& scored = group.samples[static_cast<std::size_t>(id % n_)];
+    std::span<const Token> tokens = response.tokens;
+    if (response.reason == batch::FinishReason::kStopToken) tokens = tokens.first(tokens.size() - 1);
+    scored.text = session_.tokenizer->decode(tokens, true);
+    scored.response = std::move(response);
+    ++done_;
+    fault::reach("rollout_response");
+    return score(*group.prompt, scored);
+  }
+
+  std::int64_t done() const { return done_; }
+  std::int64_t total() const { return static_cast<std::int64_t>(groups_.size()) * n_; }
+  std::vector<ScoredGroup> take() { return std::move(groups_); }
+
+ private:
+  Result<void> submit(std::size_t ordinal, int sample) {
+    engine::Request request;
+    request.id = RequestId(static_cast<std::int64_t>(ordinal) * n_ + sample);
+    request.group = GroupId(static_cast<std::int64_t>(ordinal));
+    request.prompt = groups_[ordinal].prompt->tokens;
+    request.max_new_tokens = session_.config.data.max_response_length;
+    request.sampling = task_.sampling->params;
+    request.rng = Rng(session_.config.trainer.seed, task_.purpose);
+    request.counter = {.step = task_.step,
+                       .ordinal = static_cast<std::uint32_t>(ordinal),
+                       .sample = static_cast<std::uint32_t>(sample)};
+    request.stop = session_.stop;
+    return session_.engine->submit(std::move(request));
+  }
+
+  Result<void> score(const Prompt& prompt, ScoredResponse& scored) {
+    if (!reward_) return {};
+    const double begin = clock_.now_s();
+    RONDO_ASSIGN_CTX(scored.reward,
+                     reward_({.data_source = prompt.row.data_source,
+                              .response = scored.text,
+                              .ground_truth = prompt.row.ground_truth,
+                              .extra_info_json = prompt.row.extra_info_json}),
+                     fmt::format("scoring a response to prompt {}", prompt.row.index));
+    stats_.reward_seconds += clock_.now_s() - begin;
+    return {};
+  }
+
+  Session& session_;
+  const GenerationTask& task_;
+  const reward::RewardFunction& reward_;
+  GenerationStats& stats_;
+  SteadyClock clock_;
+  std::int64_t n_;
+  std::int64_t done_ = 0;
+  std::vector<ScoredGroup> groups_;
+};
+
+Result<void> run_engine(Session& session, Generation& generation, const std::atomic<bool>& interrupted,
+                        const GenerationProgress& progress) {
+  std::vector<engine::Response> finished;
+  while (!session.engine->idle()) {
+    if (interrupted.load(std::memory_order_relaxed)) return fail(Code::kCancelled, "interrupted");
+    finished.clear();
+    RONDO_TRY(session.engine->step(finished));
+    for (engine::Response& response : finished) RONDO_TRY(generation.accept(std::move(response)));
+    if (progress && !finished.empty()) progress(generation.done(), generation.total());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask& task,
+                                          const reward::RewardFunction& reward, const std::atomic<bool>& interrupted,
+                                          GenerationStats& stats, const GenerationProgress& progress) {
+  const batch::Planner::Stats before = session.engine->stats();
+  Generation generation(session, task, reward, stats);
+  Result<void> result = generation.submit_all();
+  if (result) result = run_engine(session, generation, interrupted, progress);
+  if (!result) {
+    generation.cancel_all();
+    return tl::unexpected<Status>(std::move(result).error());
+  }
+  stats.preemptions = session.engine->stats().preemptions - before.preemptions;
+  stats.recomputed_tokens = session.engine->stats().recomputed_tokens - before.recomputed_tokens;
+  return generation.take();
+}
+
+}  // namespace rondo::rl

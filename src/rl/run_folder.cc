@@ -1,0 +1,148 @@
+#include "rl/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/rollout_dump.h"
+#include "hf/publish.h"
+#include "model/load.h"
+
+namespace rondo::rl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPointer = "latest";
+constexpr std::string_view kCheckpointPrefix = "global_step_";
+constexpr const char* kStateFile = "state.safetensors";
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kCheckpointPrefix)) return std::nullopt;
+  const char* begin = name.data() + kCheckpointPrefix.size();
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+Result<std::optional<Checkpoint>> newest_checkpoint(const fs::path& checkpoints) {
+  RONDO_ASSIGN(const std::optional<fs::path> folder, hf::read_pointer(checkpoints, kPointer));
+  if (!folder) return std::nullopt;
+  const std::optional<std::int64_t> step = step_of(folder->filename().string());
+  if (!step)
+    return fail(Code::kDataLoss, "{} names '{}', which is no checkpoint", (checkpoints / kPointer).string(),
+                folder->filename().string());
+  return Checkpoint{*folder, *step};
+}
+
+Result<void> make_folders(const fs::path& root) {
+  std::error_code error;
+  for (const char* name : {"rollouts", "checkpoints"}) {
+    fs::create_directories(root / name, error);
+    if (error)
+      return fail(Code::kIo, "cannot create {}: {}; choose another trainer.run_dir", (root / name).string(),
+                  error.message());
+  }
+  return {};
+}
+
+Result<int> take_lock(const fs::path& root) {
+  const fs::path path = root / ".lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return fail(Code::kIo, "cannot create {}", path.string());
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  ::close(fd);
+  return fail(Code::kResourceExhausted, "{} is in use by another rondo process; choose another trainer.run_dir",
+              root.string());
+}
+
+}  // namespace
+
+Result<RunFolder> RunFolder::open(const Config& config) {
+  const fs::path root = config.trainer.run_dir;
+  const bool used = fs::exists(root / "metrics.jsonl") || fs::exists(root / "checkpoints" / kPointer);
+  if (used && config.trainer.resume_mode == ResumeMode::kDisable)
+    return fail(Code::kInvalidArgument,
+                "{} holds a run already; choose another trainer.run_dir, or set trainer.resume_mode=auto to go on with it",
+                root.string());
+  RONDO_TRY(make_folders(root));
+  RONDO_ASSIGN(const int lock, take_lock(root));
+  RONDO_TRY(hf::remove_temporaries(root / "checkpoints"));
+  RONDO_ASSIGN(std::optional<Checkpoint> checkpoint, newest_checkpoint(root / "checkpoints"));
+  const std::int64_t last_step = checkpoint ? checkpoint->global_step : 0;
+  RONDO_ASSIGN(metrics::MetricsLog log, metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
+  RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
+  RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
+  return RunFolder(root, lock, std::move(log), std::move(checkpoint));
+}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : root_(std::move(other.root_)),
+      lock_(std::exchange(other.lock_, -1)),
+      log_(std::move(other.log_)),
+      checkpoint_(std::move(other.checkpoint_)) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+Result<void> RunFolder::log_step(std::int64_t step, const metrics::StepRecord& record) {
+  return log_.append(step, record);
+}
+
+Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, const train::Trainer& trainer) {
+  RONDO_TRY(log_.sync());
+  const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);
+  const auto fill = [&](const fs::path& folder) -> Result<void> {
+    RONDO_TRY(model::write_model(*session.model, session.model_config, folder, session.config.model.path));
+    fault::reach("checkpoint_model_written");
+    std::error_code error;
+    fs::create_directory(folder / "trainer", error);
+    if (error) return fail(Code::kIo, "cannot create {}: {}", (folder / "trainer").string(), error.message());
+    RONDO_TRY(trainer.save_state(folder / "trainer" / kStateFile));
+    fault::reach("checkpoint_state_written");
+    return {};
+  };
+  const auto progress = [](std::string_view stage) { fault::reach(fmt::format("checkpoint_{}", stage)); };
+  RONDO_ASSIGN_CTX(const fs::path folder, hf::publish_folder(checkpoints(), name, kPointer, fill, progress),
+                   "saving a checkpoint");
+  checkpoint_ = Checkpoint{folder, step};
+  fault::reach("checkpoint_before_prune");
+  RONDO_TRY(prune(session.config.trainer.max_ckpt_to_keep));
+  return *checkpoint_;
+}
+
+// Oldest first; a removal that was cut short is finished here, since its folder is not among the newest.
+Result<void> RunFolder::prune(int keep) const {
+  if (keep == 0) return {};
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints(), error))
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
+    const fs::path folder = checkpoints() / fmt::format("{}{}", kCheckpointPrefix, steps[i]);
+    fs::remove_all(folder, error);
+    if (error) log::warn("cannot remove the old checkpoint {}: {}", folder.string(), error.message());
+  }
+  return {};
+}
+
+Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& trainer) {
+  auto loaded = trainer.load_state(checkpoint.folder / "trainer" / kStateFile);
+  if (loaded) return loaded;
+  return tl::unexpected<Status>(std::move(loaded).error().with_context(
+      fmt::format("resuming from {}", checkpoint.folder.string())));
+}
+
+}  // namespace rondo::rl

@@ -1,0 +1,70 @@
+// RunFolder: where a run keeps its files, and what a resumed run finds there.
+//
+//   run_dir/
+//     config.toml                        as resolved
+//     metrics.jsonl                      a line per step
+//     rollouts/step_N.jsonl              every response of step N
+//     checkpoints/global_step_N/         a Hugging Face model folder …
+//     checkpoints/global_step_N/trainer/ … and the trainer's state
+//     checkpoints/latest                 name of the newest whole checkpoint
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "metrics/metrics_log.h"
+#include "rl/config.h"
+#include "rl/session.h"
+#include "train/trainer.h"
+
+namespace rondo::rl {
+
+/// A whole checkpoint.
+struct Checkpoint {
+  std::filesystem::path folder;
+  std::int64_t global_step = 0;  // the last step that is in it
+};
+
+/// The files of one run. One process at a time: open() takes a lock that the operating system drops when the process ends.
+/// One owner thread.
+class RunFolder final {
+ public:
+  /// Creates the folder, or opens it to resume: every log is cut back to the newest checkpoint's step (0 if there is none).
+  /// kInvalidArgument if it holds a run and resume_mode is disable, kResourceExhausted if another process uses it.
+  static Result<RunFolder> open(const Config& config);
+
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+  ~RunFolder();
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path rollouts() const { return root_ / "rollouts"; }
+  std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
+  /// The checkpoint to go on from.
+  const std::optional<Checkpoint>& checkpoint() const { return checkpoint_; }
+  std::int64_t first_step() const { return checkpoint_ ? checkpoint_->global_step + 1 : 1; }
+
+  /// Appends a step's line to metrics.jsonl.
+  Result<void> log_step(std::int64_t step, const metrics::StepRecord& record);
+
+  /// Publishes the model and the trainer's state after `step`, then removes checkpoints beyond config.max_ckpt_to_keep. A process
+  /// killed anywhere in here leaves the old newest checkpoint or the new one, whole.
+  Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer);
+  /// Restores the trainer and the model's weights from `checkpoint`.
+  static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
+
+ private:
+  RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log, std::optional<Checkpoint> checkpoint)
+      : root_(std::move(root)), lock_(lock), log_(std::move(log)), checkpoint_(std::move(checkpoint)) {}
+  Result<void> prune(int keep) const;
+
+  std::filesystem::path root_;
+  int lock_;
+  metrics::MetricsLog log_;
+  std::optional<Checkpoint> checkpoint_;
+};
+
+}  // namespace rondo::rl
