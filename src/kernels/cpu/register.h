@@ -9,9 +9,9 @@ namespace rondo::kernels::cpu {
 void fill_matmul(OpTable& table);
 void fill_transpose(OpTable& table);
 void fill_weight_grad(OpTable& table);
-void fill_attention(OpTable& table);
+void fill_attention(OpTable& table);  // attention, kv_store
 void fill_attention_grad(OpTable& table);
-void fill_pointwise(OpTable& table);  // rms_norm*, rope, swiglu*, add, kv_store
+void fill_pointwise(OpTable& table);  // rms_norm*, rope, swiglu*, add
 void fill_softmax(OpTable& table);    // softmax_stats, softmax_grad, sampling_weights, exp, log, sigmoid
 void fill_limits(OpTable& table);     // read_all, fma_burst
 void fill_optimizer(OpTable& table);  // fixed_point_add, squared_norm, adamw
