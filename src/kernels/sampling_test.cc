@@ -2,6 +2,7 @@
 #include "kernels/sampling.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -65,7 +66,7 @@ Sampled must_sample(const OpTable& ops, const std::vector<float>& logits, const 
   static SamplingScratch scratch;  // reused across vocabularies of all sizes, as an engine would
   const auto sampled = sample(ops, logits, params, draw, 1, scratch);
   EXPECT_TRUE(sampled.has_value());
-  return sampled.value_or(Sampled{-1, 0.0F});
+  return sampled.value_or(Sampled{-1, 0.0F, 0.0F});
 }
 
 SamplingParams any_params(TestRandom& random) {
@@ -104,7 +105,7 @@ TEST(SamplingTest, EqualsTheNaiveModelOnEveryTarget) {
   }
 }
 
-TEST(SamplingTest, LogprobIgnoresTheCutoffs) {
+TEST(SamplingTest, LogprobAndEntropyIgnoreTheCutoffs) {
   const std::vector<float> logits = {0.0F, 2.0F, 1.0F};
   const Rng rng(7, RngPurpose::kEval);
   const OpTable& ops = reference::table();
@@ -116,6 +117,7 @@ TEST(SamplingTest, LogprobIgnoresTheCutoffs) {
     EXPECT_EQ(sampled.token, 1);
     EXPECT_EQ(sampled.logprob, (2.0F / scale - stats.max) - reference::log(stats.sum));
     EXPECT_EQ(sampled.logprob, logprob_of(ops, stats, 2.0F / scale));
+    EXPECT_EQ(sampled.entropy, entropy_of(ops, stats));
   }
 }
 
@@ -179,6 +181,25 @@ TEST(SamplingTest, TopKOfOneIsGreedy) {
     const OpTable& ops = *available_targets().front();
     EXPECT_EQ(must_sample(ops, logits, {.temperature = 3.0F, .top_k = 1}, draw).token,
               must_sample(ops, logits, {.temperature = 0.0F}, draw).token);
+  }
+}
+
+TEST(SamplingTest, ScratchIsAllocatedOnce) {
+  TestRandom random(3);
+  const Rng rng(1, RngPurpose::kRollout);
+  const SamplingParams params{.temperature = 0.9F, .top_k = 900, .top_p = 0.95F};
+  SamplingScratch scratch;
+  const auto places = [&] {
+    return std::array<const void*, 4>{scratch.weights.data(), scratch.block_sums.data(),
+                                      scratch.buckets.data(), scratch.keys.data()};
+  };
+  const std::vector<float> even(1000, 1.0F);
+  ASSERT_TRUE(sample(reference::table(), even, params, {rng, {}}, 1, scratch).has_value());
+  const auto before = places();
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const auto logits = random.reals(1000, 4.0F);
+    ASSERT_TRUE(sample(reference::table(), logits, params, {rng, {.position = i}}, 1, scratch).has_value());
+    EXPECT_EQ(places(), before);
   }
 }
 

@@ -109,6 +109,20 @@ TEST(SoftmaxTest, GradEqualsThePlainLoopApartAndInPlace) {
     }
 }
 
+TEST(SoftmaxTest, GradWithoutATargetEqualsThePlainLoop) {
+  TestRandom random(7);
+  const auto logits = random.reals(50, 6.0F);
+  std::vector<float> expected(logits.size()), actual(logits.size());
+  SoftmaxGradArgs args = grad_args(logits, 1.0F, expected.data());
+  args.target = -1;
+  reference::table().softmax_grad(args);
+  args.dlogits = actual.data();
+  for_each_target([&](const OpTable& t) {
+    t.softmax_grad(args);
+    expect_same_bits(actual, expected);
+  });
+}
+
 // dlogprob * log p(target) + dentropy * H(p), in fp64.
 double loss(const std::vector<double>& logits, double temperature, std::size_t target) {
   double max = -1e300, sum = 0, entropy = 0;
