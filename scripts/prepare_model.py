@@ -31,7 +31,12 @@ from safetensors import TensorSpec, serialize_file
 # Raise it when the same source must give a different folder.
 FORMAT = 1
 
-HF_NAMES = {
+TOP_NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+BLOCK_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -151,15 +156,10 @@ def gguf_tensor_shapes(config):
 
 
 def hf_name(name):
-    top = {
-        "token_embd.weight": "model.embed_tokens.weight",
-        "output_norm.weight": "model.norm.weight",
-        "output.weight": "lm_head.weight",
-    }
-    if name in top:
-        return top[name]
+    if name in TOP_NAMES:
+        return TOP_NAMES[name]
     _, block, part, _ = name.split(".")
-    return f"model.layers.{block}.{HF_NAMES[part]}.weight"
+    return f"model.layers.{block}.{BLOCK_NAMES[part]}.weight"
 
 
 def undo_rope_permutation(weight, heads):
@@ -283,9 +283,8 @@ def tokenizer_config(source, config):
 
 
 def generation_config(config):
-    return {"_from_model_config": True} | {
-        key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")
-    }
+    ids = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    return {"_from_model_config": True, **ids}
 
 
 def write_json(path, value):
