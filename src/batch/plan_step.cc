@@ -96,9 +96,7 @@ bool StepPlanner::ensure_block(std::size_t resident) {
 void StepPlanner::preempt_latest() {
   RONDO_CHECK_GT(num_residents_, 1U);  // a sequence alone fits: add() saw to it
   const Slot latest = roster_.residents()[--num_residents_];
-  const Sequence& sequence = roster_.sequence(latest);
-  for (const BlockId block : sequence.table().blocks()) plan_.pool.release(block);
-  if (decodes(sequence)) ++budget_;
+  for (const BlockId block : roster_.sequence(latest).table().blocks()) plan_.pool.release(block);
   plan_.preemptions.push_back(latest);
 }
 

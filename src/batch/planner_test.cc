@@ -173,6 +173,17 @@ TEST_F(PlannerTest, PromptOutlivesItsSampleForWaitingSiblings) {
   EXPECT_EQ(planner_->roster().pool().num_free(), 16);  // nobody is left to want it
 }
 
+TEST_F(PlannerTest, KeptPromptEndsWithTheLastSiblingThatWaits) {
+  make(200, 1, 16);
+  add(1, 100, 1, 50);
+  add(2, 100, 1, 50);
+  step();
+  EXPECT_EQ(planner_->roster().pool().num_free(), 14);
+  EXPECT_TRUE(planner_->cancel(RequestId(2)));
+  planner_->check_invariants();
+  EXPECT_EQ(planner_->roster().pool().num_free(), 16);
+}
+
 TEST_F(PlannerTest, SiblingsAfterATakeOverShareInTheSameStep) {
   make(200, 8, 16);
   for (int id = 1; id <= 3; ++id) add(id, 100, 1, 50);

@@ -195,6 +195,7 @@ void Roster::check_invariants() const {
     const Sequence& waiting = sequence(slot);
     RONDO_CHECK_EQ(waiting.arrival(), arrival);
     RONDO_CHECK(waiting.state() == SequenceState::kWaiting);
+    RONDO_CHECK_EQ(waiting.num_computed(), 0);
     RONDO_CHECK(waiting.table().empty());
   }
 }
