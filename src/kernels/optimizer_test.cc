@@ -15,10 +15,11 @@ float any_magnitude(TestRandom& random) {
   return std::ldexp(random.real(), random.integer(-60, 26));
 }
 
+// An integer of any magnitude below 2^62.
 std::int64_t any_integer(TestRandom& random) {
-  const auto high =
-      static_cast<std::int64_t>(random.integer(-0x7FFFFFFF, 0x7FFFFFFF)) * (std::int64_t{1} << 31);
-  return (high + random.integer(0, 0x7FFFFFFF)) >> random.integer(0, 60);
+  constexpr int kLimit = 0x3FFFFFFF;
+  const std::int64_t high = random.integer(-kLimit, kLimit) * (std::int64_t{1} << 32);
+  return (high + std::int64_t{4} * random.integer(0, kLimit)) >> random.integer(0, 60);
 }
 
 TEST(OptimizerTest, FixedPointAddEqualsThePlainLoop) {

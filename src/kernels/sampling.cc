@@ -42,41 +42,68 @@ std::uint64_t ceil_share(float p, std::uint64_t total) {
   return static_cast<std::uint64_t>(((Uint128{mantissa} * total) + (Uint128{1} << shift) - 1) >> shift);
 }
 
+struct Extremes {
+  float low;
+  float high;
+};
+
+// Sixteen running extremes, which compilers turn into vector instructions. The logits are finite.
+Extremes extremes(std::span<const float> logits) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> low, high;
+  low.fill(logits[0]);
+  high.fill(logits[0]);
+  std::size_t id = 0;
+  for (; id + kLanes <= logits.size(); id += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float x = logits[id + lane];
+      low[lane] = x < low[lane] ? x : low[lane];
+      high[lane] = x > high[lane] ? x : high[lane];
+    }
+  for (; id < logits.size(); ++id) {
+    low[0] = std::min(low[0], logits[id]);
+    high[0] = std::max(high[0], logits[id]);
+  }
+  return {*std::min_element(low.begin(), low.end()), *std::max_element(high.begin(), high.end())};
+}
+
 // Sorts tokens coarsely by rank: bucket numbers ascend as logits descend. All arithmetic is monotone in the
 // logit, so a bucket holds a contiguous stretch of the ranking.
 void fill_buckets(std::span<const float> logits, float temperature, std::vector<std::uint16_t>& buckets) {
-  const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
-  const float top = *high;
-  float scale = static_cast<float>(kNumBuckets) / std::min(kWeightRange * temperature, top - *low);
+  const auto [low, high] = extremes(logits);
+  float scale = static_cast<float>(kNumBuckets) / std::min(kWeightRange * temperature, high - low);
   if (!std::isfinite(scale)) scale = 0.0F;  // all logits equal
   buckets.resize(logits.size());
-  for (std::size_t id = 0; id < logits.size(); ++id)
-    buckets[id] =
-        static_cast<std::uint16_t>(std::min((top - logits[id]) * scale, static_cast<float>(kNumBuckets - 1)));
+  constexpr auto kLastBucket = static_cast<float>(kNumBuckets - 1);
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    const float distance = (high - logits[id]) * scale;
+    const float bucket = distance < kLastBucket ? distance : kLastBucket;
+    buckets[id] = static_cast<std::uint16_t>(static_cast<std::int32_t>(bucket));
+  }
 }
 
-// The key of the last token that is needed, in rank order, for the sum of `measure` to reach `need` (at most
-// the sum over all). A histogram finds the bucket, a sort of that bucket the token.
+// Sets to 0 the weights of all tokens after the last one that is needed, in rank order, for the sum of
+// `measure` to reach `need` (at most the sum over all). A histogram finds that token's bucket, a sort of the
+// bucket the token.
 template <class Measure>
-std::uint64_t cut_key(std::span<const float> logits, std::uint64_t need, SamplingScratch& scratch,
-                      const Measure& measure) {
+void cut(std::span<const float> logits, std::uint64_t need, SamplingScratch& scratch,
+         const Measure& measure) {
+  const std::vector<std::uint16_t>& buckets = scratch.buckets;
   std::array<std::uint64_t, kNumBuckets> histogram{};
-  for (std::size_t id = 0; id < logits.size(); ++id) histogram[scratch.buckets[id]] += measure(id);
-  std::size_t bucket = 0;
-  for (; histogram[bucket] < need; ++bucket) need -= histogram[bucket];
-  scratch.keys.clear();
-  scratch.keys.reserve(logits.size());
+  for (std::size_t id = 0; id < logits.size(); ++id) histogram[buckets[id]] += measure(id);
+  std::uint16_t last = 0;
+  for (; histogram[last] < need; ++last) need -= histogram[last];
+  std::vector<std::uint64_t>& keys = scratch.keys;
+  keys.clear();
+  keys.reserve(logits.size());
   for (std::size_t id = 0; id < logits.size(); ++id)
-    if (scratch.buckets[id] == bucket) scratch.keys.push_back(rank_key(logits[id], id));
-  std::sort(scratch.keys.begin(), scratch.keys.end(), std::greater<>());
-  std::size_t last = 0;
-  for (; measure(id_of(scratch.keys[last])) < need; ++last) need -= measure(id_of(scratch.keys[last]));
-  return scratch.keys[last];
-}
-
-void drop_below(std::span<const float> logits, std::uint64_t cut, std::span<std::uint64_t> weights) {
+    if (buckets[id] == last) keys.push_back(rank_key(logits[id], id));
+  std::sort(keys.begin(), keys.end(), std::greater<>());
+  std::size_t kept = 0;
+  for (std::uint64_t sum = 0; sum < need; ++kept) sum += measure(id_of(keys[kept]));
   for (std::size_t id = 0; id < logits.size(); ++id)
-    if (rank_key(logits[id], id) < cut) weights[id] = 0;
+    scratch.weights[id] = buckets[id] > last ? 0 : scratch.weights[id];
+  for (; kept < keys.size(); ++kept) scratch.weights[id_of(keys[kept])] = 0;
 }
 
 // Sets to 0 the weights of tokens that a cut-off drops.
@@ -87,12 +114,12 @@ void apply_cutoffs(std::span<const float> logits, const SamplingParams& params, 
   if (top_k || top_p) fill_buckets(logits, params.temperature, scratch.buckets);
   if (top_k) {
     const auto one = [](std::size_t /*id*/) { return std::uint64_t{1}; };
-    drop_below(logits, cut_key(logits, static_cast<std::uint64_t>(params.top_k), scratch, one), weights);
+    cut(logits, static_cast<std::uint64_t>(params.top_k), scratch, one);
   }
   if (top_p) {
     const std::uint64_t total = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0});
     const auto weight = [&](std::size_t id) { return weights[id]; };
-    drop_below(logits, cut_key(logits, ceil_share(params.top_p, total), scratch, weight), weights);
+    cut(logits, ceil_share(params.top_p, total), scratch, weight);
   }
   if (params.min_p > 0.0F) {
     const std::uint64_t least = ceil_share(params.min_p, kMaxWeight);
@@ -178,7 +205,8 @@ Result<Sampled> sample(const OpTable& ops, std::span<const float> logits, const 
     apply_cutoffs(logits, params, scratch);
     id = draw_token(draw, scratch);
   }
-  return Sampled{static_cast<Token>(id), logprob_of(ops, stats, logits[id] / temperature)};
+  return Sampled{static_cast<Token>(id), logprob_of(ops, stats, logits[id] / temperature),
+                 entropy_of(ops, stats)};
 }
 
 }  // namespace rondo::kernels

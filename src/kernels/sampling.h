@@ -43,6 +43,7 @@ struct SamplingDraw {
 struct Sampled {
   Token token;
   float logprob;  // over the whole vocabulary at scoring_temperature, whatever the cut-offs
+  float entropy;  // of that distribution, in nats
 };
 
 /// Buffers that `sample` grows to the vocabulary's size once and then reuses. One per thread; the contents
