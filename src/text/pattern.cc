@@ -196,9 +196,8 @@ void Pattern::Deleter::operator()(void* code) const {
 Result<Pattern> Pattern::compile_pcre2(const std::string& pattern, unsigned options) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code_ code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                           options | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset,
-                           nullptr));
+  Code_ code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options | PCRE2_UTF,
+                           &error, &offset, nullptr));
   if (!code) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
@@ -212,7 +211,7 @@ Result<Pattern> Pattern::compile_pcre2(const std::string& pattern, unsigned opti
 
 Result<Pattern> Pattern::compile(std::string_view regex) {
   RONDO_ASSIGN(const std::string translated, translate_to_pcre2(regex));
-  return compile_pcre2(translated, 0);
+  return compile_pcre2(translated, PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C);
 }
 
 Result<Pattern> Pattern::literal(std::string_view text) {

@@ -1,5 +1,6 @@
 #include "text/word_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace rondo::text {
@@ -52,8 +53,10 @@ void WordCache::insert(const Key& key, const Token* ids, std::size_t count) {
   if ((sequence & 1) != 0 ||
       !slot.sequence.compare_exchange_strong(sequence, sequence + 1, std::memory_order_acquire))
     return;
-  std::array<std::uint64_t, 3> packed{};
-  std::memcpy(packed.data(), ids, count * sizeof(Token));
+  std::array<Token, kMaxIds> padded{};
+  std::copy_n(ids, count, padded.begin());
+  std::array<std::uint64_t, 3> packed;
+  std::memcpy(packed.data(), padded.data(), sizeof packed);
   slot.sizes.store(key.size | static_cast<std::uint64_t>(count) << 8, std::memory_order_release);
   for (std::size_t i = 0; i < 3; ++i) slot.word[i].store(key.words[i], std::memory_order_release);
   for (std::size_t i = 0; i < 3; ++i) slot.ids[i].store(packed[i], std::memory_order_release);
