@@ -38,27 +38,40 @@ void store(DType dtype, float value, std::byte* data, std::int64_t index) {
   reinterpret_cast<float*>(data)[index] = value;
 }
 
-// The key and value of a position: element d.
-struct Entry {
-  const KvView& kv;
-  std::int32_t head;
-  std::int32_t block;
-  std::int64_t slot;
+// Keys and values of one head at positions [0, end of the span) in fp32, [positions, head_dim].
+struct SpanEntries {
+  std::int32_t head_dim;
+  std::vector<float> keys;
+  std::vector<float> values;
 
-  Entry(const KvView& view, std::int32_t kv_head, const SequenceSpan& span, std::int32_t position)
-      : kv(view),
-        head(kv_head),
-        block(span.block_table[position / kAttentionBlock]),
-        slot(position % kAttentionBlock) {}
-
-  float key(std::int64_t d) const { return load(kv.dtype, kv.keys(block, head), d * kAttentionBlock + slot); }
-  float value(std::int64_t d) const { return load(kv.dtype, kv.values(block, head), slot * kv.head_dim + d); }
+  SpanEntries(const KvView& kv, std::int32_t head, const SequenceSpan& span) : head_dim(kv.head_dim) {
+    for (std::int32_t p = 0; p < span.first_position + span.rows; ++p) {
+      const std::int32_t block = span.block_table[p / kAttentionBlock];
+      const std::int64_t slot = p % kAttentionBlock;
+      for (std::int64_t d = 0; d < head_dim; ++d) {
+        keys.push_back(load(kv.dtype, kv.keys(block, head), d * kAttentionBlock + slot));
+        values.push_back(load(kv.dtype, kv.values(block, head), slot * head_dim + d));
+      }
+    }
+  }
+  const float* key(std::int32_t position) const {
+    return keys.data() + static_cast<std::int64_t>(position) * head_dim;
+  }
+  const float* value(std::int32_t position) const {
+    return values.data() + static_cast<std::int64_t>(position) * head_dim;
+  }
 };
 
-float score(const float* q, const Entry& entry, float scale) {
+// The chain over [0, count) of x * y.
+float dot(const float* x, const float* y, std::int32_t count) {
   float sum = 0.0F;
-  for (std::int32_t d = 0; d < entry.kv.head_dim; ++d) sum = std::fma(q[d], entry.key(d), sum);
-  return sum * scale;
+  for (std::int32_t d = 0; d < count; ++d) sum = std::fma(x[d], y[d], sum);
+  return sum;
+}
+
+// Continues a chain in each of `count` elements of y with factor * x.
+void add_scaled(float factor, const float* x, std::int32_t count, float* y) {
+  for (std::int32_t d = 0; d < count; ++d) y[d] = std::fma(factor, x[d], y[d]);
 }
 
 // Softmax statistics and weighted values, of one block or of all blocks so far.
@@ -68,26 +81,22 @@ struct Partial {
   std::vector<float> out;
 };
 
-Partial attend_block(const AttentionArgs& args, const SequenceSpan& span, const float* q, std::int32_t begin,
+Partial attend_block(const SpanEntries& entries, float scale, const float* q, std::int32_t begin,
                      std::int32_t end) {
-  const std::int32_t head_dim = args.kv->head_dim;
+  const std::int32_t head_dim = entries.head_dim;
   std::vector<float> weights;
   float max = -std::numeric_limits<float>::infinity();
   for (std::int32_t p = begin; p < end; ++p) {
-    weights.push_back(score(q, Entry(*args.kv, args.kv_head, span, p), args.scale));
+    weights.push_back(dot(q, entries.key(p), head_dim) * scale);
     max = std::max(max, weights.back());
   }
   max += 0.0F;
   Partial result = {max, 0.0F, std::vector<float>(static_cast<std::size_t>(head_dim), 0.0F)};
   float lanes[kReduceLanes] = {};
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = exp(weights[i] - max);
-    lanes[i % kReduceLanes] += weights[i];
-    const Entry entry(*args.kv, args.kv_head, span, begin + static_cast<std::int32_t>(i));
-    for (std::int32_t d = 0; d < head_dim; ++d) {
-      float& out = result.out[static_cast<std::size_t>(d)];
-      out = std::fma(weights[i], entry.value(d), out);
-    }
+  for (std::int32_t p = begin; p < end; ++p) {
+    const float weight = exp(weights[static_cast<std::size_t>(p - begin)] - max);
+    lanes[(p - begin) % kReduceLanes] += weight;
+    add_scaled(weight, entries.value(p), head_dim, result.out.data());
   }
   result.sum = combine_lanes(lanes);
   return result;
@@ -103,14 +112,15 @@ void append(Partial& total, const Partial& block) {
     total.out[d] = std::fma(total.out[d], keep, block.out[d] * take);
 }
 
-void attend_row(const AttentionArgs& args, const SequenceSpan& span, std::int32_t row, std::int32_t head) {
-  const std::int32_t head_dim = args.kv->head_dim;
+void attend_row(const AttentionArgs& args, const SpanEntries& entries, const SequenceSpan& span,
+                std::int32_t row, std::int32_t head) {
+  const std::int32_t head_dim = entries.head_dim;
   const std::int64_t at = static_cast<std::int64_t>(span.first_row) + row;
   const float* q = args.q + at * args.ldq + static_cast<std::int64_t>(head) * head_dim;
   const std::int32_t end = span.first_position + row + 1;
-  Partial total = attend_block(args, span, q, 0, std::min(end, kAttentionBlock));
+  Partial total = attend_block(entries, args.scale, q, 0, std::min(end, kAttentionBlock));
   for (std::int32_t begin = kAttentionBlock; begin < end; begin += kAttentionBlock)
-    append(total, attend_block(args, span, q, begin, std::min(end, begin + kAttentionBlock)));
+    append(total, attend_block(entries, args.scale, q, begin, std::min(end, begin + kAttentionBlock)));
   float* out = args.out + at * args.ldo + static_cast<std::int64_t>(head) * head_dim;
   for (std::int32_t d = 0; d < head_dim; ++d)
     out[d] = total.out[static_cast<std::size_t>(d)] / total.sum + 0.0F;
@@ -121,17 +131,21 @@ void attend_row(const AttentionArgs& args, const SequenceSpan& span, std::int32_
 
 void attention(const AttentionArgs& args) {
   const std::int32_t group = args.heads / args.kv->kv_heads;
-  for (const SequenceSpan& span : args.spans)
+  for (const SequenceSpan& span : args.spans) {
+    const SpanEntries entries(*args.kv, args.kv_head, span);
     for (std::int32_t row = 0; row < span.rows; ++row)
-      for (std::int32_t g = 0; g < group; ++g) attend_row(args, span, row, args.kv_head * group + g);
+      for (std::int32_t g = 0; g < group; ++g) attend_row(args, entries, span, row, args.kv_head * group + g);
+  }
 }
 
 // Adds what one query row gives to its own gradient and to those of the positions it sees.
-void attend_row_grad(const AttentionGradArgs& args, std::size_t index, std::int32_t row, std::int32_t head) {
+void attend_row_grad(const AttentionGradArgs& args, const SpanEntries& entries, std::size_t index,
+                     std::int32_t row, std::int32_t head) {
   const SequenceSpan& span = args.spans[index];
-  const std::int32_t head_dim = args.kv->head_dim;
+  const std::int32_t head_dim = entries.head_dim;
   const std::int64_t at = static_cast<std::int64_t>(span.first_row) + row;
   const std::int64_t column = static_cast<std::int64_t>(head) * head_dim;
+  const std::int64_t kv_column = static_cast<std::int64_t>(args.kv_head) * head_dim;
   const float* q = args.q + at * args.ldq + column;
   const float* out = args.out + at * args.ldo + column;
   const float* dout = args.dout + at * args.ldo + column;
@@ -143,19 +157,13 @@ void attend_row_grad(const AttentionGradArgs& args, std::size_t index, std::int3
   const float correlation = combine_lanes(lanes);
   std::fill_n(dq, head_dim, 0.0F);
   for (std::int32_t p = 0; p <= span.first_position + row; ++p) {
-    const Entry entry(*args.kv, args.kv_head, span, p);
-    const float weight = exp(score(q, entry, args.scale) - stats[0]) / stats[1];
-    float dp = 0.0F;
-    for (std::int32_t d = 0; d < head_dim; ++d) dp = std::fma(dout[d], entry.value(d), dp);
-    const float ds = (weight * (dp - correlation)) * args.scale;
+    const float score = dot(q, entries.key(p), head_dim) * args.scale;
+    const float weight = exp(score - stats[0]) / stats[1];
+    const float ds = (weight * (dot(dout, entries.value(p), head_dim) - correlation)) * args.scale;
     const std::int64_t owner = args.position_rows[args.span_position_begin[index] + p];
-    float* dk = args.dk + owner * args.lddkv + static_cast<std::int64_t>(args.kv_head) * head_dim;
-    float* dv = args.dv + owner * args.lddkv + static_cast<std::int64_t>(args.kv_head) * head_dim;
-    for (std::int32_t d = 0; d < head_dim; ++d) {
-      dq[d] = std::fma(ds, entry.key(d), dq[d]);
-      dk[d] = std::fma(ds, q[d], dk[d]);
-      dv[d] = std::fma(weight, dout[d], dv[d]);
-    }
+    add_scaled(ds, entries.key(p), head_dim, dq);
+    add_scaled(ds, q, head_dim, args.dk + owner * args.lddkv + kv_column);
+    add_scaled(weight, dout, head_dim, args.dv + owner * args.lddkv + kv_column);
   }
   for (std::int32_t d = 0; d < head_dim; ++d) dq[d] += 0.0F;
 }
@@ -173,9 +181,12 @@ void attention_grad(const AttentionGradArgs& args) {
     }
   };
   each_key_gradient([](float& value) { value = 0.0F; });
-  for (std::size_t i = 0; i < args.spans.size(); ++i)
+  for (std::size_t i = 0; i < args.spans.size(); ++i) {
+    const SpanEntries entries(*args.kv, args.kv_head, args.spans[i]);
     for (std::int32_t row = 0; row < args.spans[i].rows; ++row)
-      for (std::int32_t g = 0; g < group; ++g) attend_row_grad(args, i, row, args.kv_head * group + g);
+      for (std::int32_t g = 0; g < group; ++g)
+        attend_row_grad(args, entries, i, row, args.kv_head * group + g);
+  }
   each_key_gradient([](float& value) { value += 0.0F; });
 }
 
