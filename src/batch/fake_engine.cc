@@ -12,11 +12,17 @@ std::uint64_t mix(std::uint64_t state, std::uint64_t value) {
   return state ^ (state >> 29);
 }
 
-// The content of the slot of the last of `tokens`.
-std::uint64_t content(std::span<const Token> tokens) {
-  std::uint64_t state = 1;
-  for (const Token token : tokens) state = mix(state, static_cast<std::uint64_t>(token) + 1);
-  return state;
+// The content of a slot: a hash of its token and those before it.
+std::uint64_t add_token(std::uint64_t content, Token token) {
+  return mix(content, static_cast<std::uint64_t>(token) + 1);
+}
+
+constexpr std::uint64_t kNoTokens = 1;
+
+std::uint64_t content_of(std::span<const Token> tokens) {
+  std::uint64_t content = kNoTokens;
+  for (const Token token : tokens) content = add_token(content, token);
+  return content;
 }
 
 std::size_t index(BlockId block) {
@@ -185,24 +191,25 @@ void FakeEngine::copy(const kv::BlockCopy& copy) {
 void FakeEngine::check_reads(const Segment& segment) const {
   const Model& model = live_.at(segment.id);
   ASSERT_EQ(segment.begin, model.computed);
-  std::uint64_t state = 1;
+  std::uint64_t content = kNoTokens;
   for (std::int32_t p = 0; p < segment.begin; ++p) {
-    state = mix(state, static_cast<std::uint64_t>(model.known[static_cast<std::size_t>(p)]) + 1);
-    ASSERT_EQ(memory_[place(plan_.table(segment), p)], state)
+    content = add_token(content, model.known[static_cast<std::size_t>(p)]);
+    ASSERT_EQ(memory_[place(plan_.table(segment), p)], content)
         << "request " << segment.id.value() << " position " << p;
   }
 }
 
 void FakeEngine::compute(const Segment& segment) {
   Model& model = live_.at(segment.id);
-  std::uint64_t state = content(std::span(model.known).first(static_cast<std::size_t>(segment.begin)));
+  std::uint64_t content =
+      segment.begin == 0 ? kNoTokens : memory_[place(plan_.table(segment), segment.begin - 1)];
   for (std::int32_t p = segment.begin; p < segment.end; ++p) {
     const auto row = static_cast<std::size_t>(segment.first_row + p - segment.begin);
     ASSERT_EQ(plan_.positions[row], p);
     ASSERT_EQ(plan_.tokens[row], model.known[static_cast<std::size_t>(p)]);
     ASSERT_EQ(&plan_.segments[static_cast<std::size_t>(plan_.row_segments[row])], &segment);
-    state = mix(state, static_cast<std::uint64_t>(plan_.tokens[row]) + 1);
-    memory_[place(plan_.table(segment), p)] = state;
+    content = add_token(content, plan_.tokens[row]);
+    memory_[place(plan_.table(segment), p)] = content;
     RequestId& writer = writers_[index(plan_.table(segment)[static_cast<std::size_t>(p / kv::kBlockTokens)])];
     const bool new_writer = writer != segment.id;
     ASSERT_FALSE(new_writer && live_.contains(writer) && live_.at(writer).resident);
@@ -211,8 +218,8 @@ void FakeEngine::compute(const Segment& segment) {
   model.computed = segment.end;
 }
 
-Sample FakeEngine::next(const SequenceSpec& spec, std::span<const Token> known) const {
-  const std::uint64_t draw = mix(content(known), static_cast<std::uint64_t>(spec.id.value()) + 77);
+Sample FakeEngine::next(const SequenceSpec& spec, std::uint64_t content) const {
+  const std::uint64_t draw = mix(content, static_cast<std::uint64_t>(spec.id.value()) + 77);
   Sample sample{.token = static_cast<Token>(draw % 1000)};
   if ((draw >> 32) % stop_period_ == 0) sample.finish = FinishReason::kStopToken;
   return sample;
@@ -226,7 +233,7 @@ std::vector<Sample> FakeEngine::sample() {
     EXPECT_EQ(segment.wants_logits, segment.end == std::ssize(model.known));
     if (!segment.wants_logits) continue;
     rows.push_back(segment.first_row + segment.end - segment.begin - 1);
-    samples.push_back(next(model.spec, model.known));
+    samples.push_back(next(model.spec, memory_[place(plan_.table(segment), segment.end - 1)]));
     model.known.push_back(samples.back().token);
   }
   EXPECT_EQ(rows, plan_.logit_rows);
@@ -246,14 +253,15 @@ void FakeEngine::record(const Finished& finished) {
 }
 
 std::vector<Token> FakeEngine::naive_response(const SequenceSpec& spec) const {
-  std::vector<Token> known = *spec.prompt;
-  const auto num_prompt = std::ssize(known);
-  while (std::ssize(known) < num_prompt + spec.max_new_tokens) {
-    const Sample sample = next(spec, known);
-    known.push_back(sample.token);
+  std::vector<Token> response;
+  std::uint64_t content = content_of(*spec.prompt);
+  while (std::ssize(response) < spec.max_new_tokens) {
+    const Sample sample = next(spec, content);
+    response.push_back(sample.token);
     if (sample.finish) break;
+    content = add_token(content, sample.token);
   }
-  return {known.begin() + num_prompt, known.end()};
+  return response;
 }
 
 void FakeEngine::mix_digest() {

@@ -15,7 +15,7 @@ namespace rondo::batch {
 /// Carries plans out on a memory in which a slot's content is a hash of all tokens up to its position, so
 /// that reading a wrong, stale or foreign slot is noticed.
 ///
-/// Its "model" is a hash of the tokens so far: a response depends on the request alone, never on the
+/// Its "language model" is a hash of the tokens so far: a response depends on the request alone, never on the
 /// schedule. Any deviation is a gtest failure; failed() then says to stop.
 class FakeEngine final {
  public:
@@ -57,7 +57,7 @@ class FakeEngine final {
   void compute(const Segment& segment);
   std::vector<Sample> sample();
   void record(const Finished& finished);
-  Sample next(const SequenceSpec& spec, std::span<const Token> known) const;
+  Sample next(const SequenceSpec& spec, std::uint64_t content) const;
   static std::size_t place(std::span<const BlockId> table, std::int32_t position);  // in memory_
   void mix_digest();
 
