@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <span>
 #include <string>
 
 #include "base/file.h"
@@ -39,9 +39,11 @@ Result<std::vector<std::string_view>> rows_up_to_step(std::string_view text, std
 }
 
 Result<void> cut_to_step(const std::filesystem::path& path, std::int64_t step) {
-  if (!std::filesystem::exists(path)) return {};
-  RONDO_ASSIGN(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
-  const std::string_view text(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+  const auto file = MappedFile::open(path);
+  if (!file && file.error().code() == Code::kNotFound) return {};
+  if (!file) return tl::unexpected<Status>(file.error());
+  const std::span<const std::byte> bytes = (*file)->bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   RONDO_ASSIGN_CTX(const std::vector<std::string_view> lines, rows_up_to_step(text, step), path.string());
   std::string storage;
   const std::string_view kept = joined(lines, storage);

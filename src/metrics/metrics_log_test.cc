@@ -124,6 +124,10 @@ TEST(JsonlFileTest, MissingFileIsNothingToCut) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(JsonlFileTest, AFolderIsAnError) {
+  EXPECT_EQ(cut_to_step(fresh("any").parent_path(), 2).error().code(), Code::kInvalidArgument);
+}
+
 TEST(JsonlFileTest, DamagedLineIsAnErrorThatNamesItAndChangesNothing) {
   const fs::path path = fresh("damaged.jsonl");
   const std::string text = "{\"step\":1}\n{\"st\n{\"step\":3}\n";
