@@ -11,7 +11,8 @@ namespace {
 // A TOML float needs a point or an exponent, or it is an integer.
 std::string as_float(std::string digits) {
   const bool is_float = digits.find_first_of(".en") != std::string::npos;  // "inf" and "nan" have an n
-  return is_float ? digits : digits + ".0";
+  if (!is_float) digits += ".0";
+  return digits;
 }
 
 template <class T>

@@ -17,8 +17,9 @@ std::size_t width(std::string_view text) {
       text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-std::string styled(TextStyle style, std::string_view code, std::string text) {
-  return style == TextStyle::kPlain ? text : fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+std::string styled(TextStyle style, std::string_view code, std::string_view text) {
+  if (style == TextStyle::kPlain) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
 }  // namespace
