@@ -1,6 +1,6 @@
 // attention_grad of every target against the plain loops, and against finite differences in double precision.
 #include <cmath>
-#include <numeric>
+#include <string_view>
 
 #include "kernels/attention_test.h"
 #include "kernels/op_table_test.h"
@@ -126,7 +126,11 @@ TEST(AttentionGradTest, RandomUnitsEqualThePlainLoop) {
     SCOPED_TRACE(testing::Message() << dtype_name(shape.dtype) << " head_dim " << shape.head_dim << " group "
                                     << shape.group << " samples " << samples.size());
     const Gradients expected = run(reference::table(), unit);
-    for_each_target([&](const OpTable& target) { expect_same(run(target, unit), expected); });
+    for_each_target([&](const OpTable& target) {
+      // The portable target is slow, above all under a sanitizer.
+      if (std::string_view(target.name) == "portable" && i % 4 != 0) return;
+      expect_same(run(target, unit), expected);
+    });
   }
 }
 

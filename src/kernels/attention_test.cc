@@ -102,7 +102,11 @@ TEST(AttentionTest, RandomBatchesEqualThePlainLoop) {
     SCOPED_TRACE(testing::Message() << dtype_name(batch.shape.dtype) << " head_dim " << batch.shape.head_dim
                                     << " group " << batch.shape.group << " spans " << batch.spans.size());
     const Results expected = run_all(reference::table(), batch);
-    for_each_target([&](const OpTable& target) { expect_same(run_all(target, batch), expected); });
+    for_each_target([&](const OpTable& target) {
+      // The portable target is slow, above all under a sanitizer.
+      if (std::string_view(target.name) == "portable" && i % 4 != 0) return;
+      expect_same(run_all(target, batch), expected);
+    });
   }
 }
 
