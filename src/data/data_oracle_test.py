@@ -182,25 +182,25 @@ def check_largest_of_three(probe, model, folder):
 
 
 def check_step_sums(probe, folder):
-    def purchases(question):
-        return tuple((int(a), thing, int(b)) for a, thing, b in re.findall(r"(\d+) (\w+) at (\d+)", question))
+    def terms(question):
+        return tuple(sorted(int(n) for n in re.match(r"Add up ([0-9, ]+)\. ", question).group(1).split(", ")))
 
-    digests = {"test": "9a4a2e79f40030e00bdfe6c8869b0b76a4625cc0dd40ee7f5358fbe4ea7d43d4",
-               "train": "ec773343d024b1ece283fb86086832da9c8e5880dccc301364da380b279d87fa"}
-    rows = check_generator(probe, "make_step_sums.py", purchases, digests, folder)
+    digests = {"test": "2746abf6f62bc018880304d894c1005312554795d26e232b3cf6296f74b79c13",
+               "train": "81cb7c5bcd92bc727125873775ca2a9fa780ee9306ea5f083eee7e3077ab31b3"}
+    rows = check_generator(probe, "make_step_sums.py", terms, digests, folder)
     sizes = []
     for row in rows:
-        items = purchases(row["prompt"][-1]["content"])
+        numbers = terms(row["prompt"][-1]["content"])
         truth = row["reward_model"]["ground_truth"]
-        expect(truth == str(sum(a * b for a, _, b in items)), "wrong answer: {}".format(row))
+        expect(truth == str(sum(numbers)), "wrong answer: {}".format(row))
         expect(row["extra_info"]["answer"].endswith("\n#### " + truth), "the solution does not end in the answer")
-        sizes.append(len(items))
+        sizes.append(len(numbers))
     # P(more than k) = 1/k; five standard deviations of the count either way.
     for k in (2, 4, 8):
         mean = len(sizes) / k
         count = sum(size > k for size in sizes)
         deviation = (mean * (1 - 1 / k)) ** 0.5
-        expect(abs(count - mean) < 5 * deviation, "{} lists have more than {} purchases".format(count, k))
+        expect(abs(count - mean) < 5 * deviation, "{} lists have more than {} numbers".format(count, k))
 
 
 def main():
