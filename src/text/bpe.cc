@@ -145,54 +145,60 @@ void Bpe::merge_by_scan(std::vector<Token>& ids) const {
   ids.resize(size);
 }
 
-void Bpe::merge_by_heap(Scratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
-  const std::size_t size = scratch.ids.size();
-  RONDO_CHECK_LT(size, std::size_t{std::numeric_limits<std::int32_t>::max()});
-  symbols.resize(size);
-  heap.clear();
-  const auto candidate = [&](std::int32_t left, std::int32_t right) -> std::optional<Scratch::Candidate> {
-    const auto at = [&](std::int32_t i) { return symbols[static_cast<std::size_t>(i)].id; };
-    const Merge* merge = find(at(left), at(right));
-    if (merge == nullptr) return std::nullopt;
-    return Scratch::Candidate{merge->rank, left, merge->merged};
-  };
-  const auto last = static_cast<std::int32_t>(size) - 1;
-  for (std::int32_t i = 0; i <= last; ++i)
-    symbols[static_cast<std::size_t>(i)] = {scratch.ids[static_cast<std::size_t>(i)], i - 1,
-                                            i < last ? i + 1 : -1};
-  for (std::int32_t i = 0; i < last; ++i)
-    if (const auto found = candidate(i, i + 1)) heap.push_back(*found);
-  std::make_heap(heap.begin(), heap.end(), comes_later);
+// Links the symbols of scratch.ids into a list.
+void Bpe::link_symbols(Scratch& scratch) {
+  const auto size = static_cast<std::int32_t>(scratch.ids.size());
+  scratch.symbols.clear();
+  for (std::int32_t i = 0; i < size; ++i)
+    scratch.symbols.push_back({scratch.ids[static_cast<std::size_t>(i)], i - 1, i + 1 < size ? i + 1 : -1});
+}
 
-  const auto push = [&](std::int32_t left, std::int32_t right) {
-    if (left < 0 || right < 0) return;
-    if (const auto found = candidate(left, right)) {
-      heap.push_back(*found);
-      std::push_heap(heap.begin(), heap.end(), comes_later);
-    }
-  };
+// Appends the merge of the symbol at `position` with the next one to the heap's array, if there is one.
+bool Bpe::add_candidate(Scratch& scratch, std::int32_t position) const {
+  if (position < 0) return false;
+  const Scratch::Symbol& left = scratch.symbols[static_cast<std::size_t>(position)];
+  if (left.next < 0) return false;
+  const Merge* merge = find(left.id, scratch.symbols[static_cast<std::size_t>(left.next)].id);
+  if (merge == nullptr) return false;
+  scratch.heap.push_back({merge->rank, position, merge->merged});
+  return true;
+}
+
+// Merges the symbol at `position` with the next one if that still gives `merged`. A symbol only ever gets
+// longer, so a pair that gives another token means that the candidate has expired.
+bool Bpe::merge_at(Scratch& scratch, std::int32_t position, Token merged) const {
+  auto& symbols = scratch.symbols;
+  Scratch::Symbol& left = symbols[static_cast<std::size_t>(position)];
+  if (left.id < 0 || left.next < 0) return false;
+  Scratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
+  const Merge* merge = find(left.id, right.id);
+  if (merge == nullptr || merge->merged != merged) return false;
+  left.id = merged;
+  left.next = right.next;
+  right.id = -1;
+  if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].prev = position;
+  return true;
+}
+
+void Bpe::merge_by_heap(Scratch& scratch) const {
+  auto& heap = scratch.heap;
+  RONDO_CHECK_LT(scratch.ids.size(), std::size_t{std::numeric_limits<std::int32_t>::max()});
+  link_symbols(scratch);
+  heap.clear();
+  for (std::size_t i = 0; i < scratch.ids.size(); ++i) add_candidate(scratch, static_cast<std::int32_t>(i));
+  std::make_heap(heap.begin(), heap.end(), comes_later);
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), comes_later);
     const Scratch::Candidate top = heap.back();
     heap.pop_back();
-    auto& left = symbols[static_cast<std::size_t>(top.position)];
-    if (left.id < 0 || left.next < 0) continue;
-    auto& right = symbols[static_cast<std::size_t>(left.next)];
-    // Merging only ever lengthens a symbol, so a pair that gives another token is an expired candidate.
-    const Merge* merge = find(left.id, right.id);
-    if (merge == nullptr || merge->merged != top.merged) continue;
-    left.id = top.merged;
-    right.id = -1;
-    left.next = right.next;
-    if (right.next >= 0) symbols[static_cast<std::size_t>(right.next)].prev = top.position;
-    push(left.prev, top.position);
-    push(top.position, left.next);
+    if (!merge_at(scratch, top.position, top.merged)) continue;
+    const std::int32_t before = scratch.symbols[static_cast<std::size_t>(top.position)].prev;
+    for (const std::int32_t position : {before, top.position})
+      if (add_candidate(scratch, position)) std::push_heap(heap.begin(), heap.end(), comes_later);
   }
   scratch.ids.clear();
-  for (std::int32_t i = 0; i >= 0; i = symbols[static_cast<std::size_t>(i)].next)
-    scratch.ids.push_back(symbols[static_cast<std::size_t>(i)].id);
+  for (std::int32_t i = 0; i >= 0; i = scratch.symbols[static_cast<std::size_t>(i)].next)
+    scratch.ids.push_back(scratch.symbols[static_cast<std::size_t>(i)].id);
 }
 
 }  // namespace rondo::text

@@ -60,6 +60,9 @@ class Bpe final {
   void to_ids(std::string_view word, std::vector<Token>& ids) const;
   void merge_by_scan(std::vector<Token>& ids) const;
   void merge_by_heap(Scratch& scratch) const;
+  static void link_symbols(Scratch& scratch);
+  bool add_candidate(Scratch& scratch, std::int32_t position) const;
+  bool merge_at(Scratch& scratch, std::int32_t position, Token merged) const;
 
   std::vector<Merge> merges_;  // open addressing, a power of two, at most half full
   int merges_shift_ = 63;      // 64 - log2(size)

@@ -65,7 +65,7 @@ class Translator final {
         if (peek(1) == ',') return unsupported("a repeat without a lower bound");
         break;
       case '}':
-        if (peek(1) == '+') return unsupported("'+' after a counted repeat");
+        if (peek(1) == '+' || peek(1) == '?') return unsupported("a possessive or lazy counted repeat");
         break;
       default:
         break;
@@ -196,8 +196,8 @@ void Pattern::Deleter::operator()(void* code) const {
 Result<Pattern> Pattern::compile_pcre2(const std::string& pattern, unsigned options) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code_ code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options | PCRE2_UTF,
-                           &error, &offset, nullptr));
+  CodePtr code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                             options | PCRE2_UTF, &error, &offset, nullptr));
   if (!code) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());

@@ -33,12 +33,12 @@ class Pattern final {
   struct Deleter {
     void operator()(void* code) const;
   };
-  using Code_ = std::unique_ptr<void, Deleter>;  // pcre2_code, whose header stays out of this one
+  using CodePtr = std::unique_ptr<void, Deleter>;  // pcre2_code, whose header stays out of this one
 
-  explicit Pattern(Code_ code) : code_(std::move(code)) {}
+  explicit Pattern(CodePtr code) : code_(std::move(code)) {}
   static Result<Pattern> compile_pcre2(const std::string& pattern, unsigned options);
 
-  Code_ code_;
+  CodePtr code_;
 };
 
 /// The same language in PCRE2's syntax, or kUnsupported with the construct that is not known to agree.

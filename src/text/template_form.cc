@@ -140,11 +140,13 @@ std::size_t find_close(std::string_view source, std::size_t at, char kind) {
 
 Tag next_tag(std::string_view source, std::size_t from) {
   const Tag none{.kind = 0, .begin = source.size(), .end = source.size(), .inside = {}};
-  std::size_t open = from;
-  do {
-    open = source.find('{', open);
-    if (open == std::string_view::npos || open + 1 >= source.size()) return none;
-  } while (std::string_view("%{#").find(source[open + 1]) == std::string_view::npos && ++open);
+  std::size_t open = source.find('{', from);
+  const auto opens_tag = [&] {
+    return open + 1 < source.size() &&
+           std::string_view("%{#").find(source[open + 1]) != std::string_view::npos;
+  };
+  while (open != std::string_view::npos && !opens_tag()) open = source.find('{', open + 1);
+  if (open == std::string_view::npos) return none;
   const char kind = source[open + 1];
   const std::size_t close = find_close(source, open + 2, kind);
   if (close == std::string_view::npos) return none;

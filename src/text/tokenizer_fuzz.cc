@@ -1,5 +1,6 @@
 // Any bytes as tokenizer.json, and any bytes as text: no crash, and what is encoded decodes to the repaired
 // text. The input is the file, a zero byte, the text.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -102,6 +102,7 @@ Result<bool> parse_normalizer(const Node& node, int depth) {
 // ---- pre_tokenizer ----
 
 Result<SplitStep> parse_split(const Node& node) {
+  // "invert" swaps matches and what lies between them, which isolates the same pieces.
   RONDO_TRY(only_keys(node, {"type", "pattern", "behavior", "invert"}));
   RONDO_ASSIGN(const std::string behavior, string(node.at("behavior")));
   if (behavior != "Isolated")

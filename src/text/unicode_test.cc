@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "text/byte_alphabet.h"
+#include "text/utf8.h"
 
 namespace rondo::text {
 namespace {
@@ -47,6 +50,15 @@ TEST(UnicodeTest, ComposesToNfc) {
   EXPECT_EQ(to_nfc("q\u0307\u0323"), "q\u0323\u0307");
   EXPECT_EQ(to_nfc(std::string("a\0b\u0301", 5)), std::string("a\0b\u0301", 5));
   EXPECT_EQ(to_nfc(""), "");
+}
+
+TEST(UnicodeTest, NfcTakesEveryCodePointAndIsIdempotent) {
+  std::string all;
+  for (char32_t value = 0; value < 0x110000; ++value)
+    if (value < 0xD800 || value >= 0xE000) append_code_point(value, all);
+  const std::string once = to_nfc(all);
+  EXPECT_NE(once, all);
+  EXPECT_EQ(to_nfc(once), once);
 }
 
 TEST(UnicodeTest, ByteAlphabetIsABijection) {
