@@ -32,7 +32,8 @@ constexpr int kGradVectors = 16;
 #endif
 constexpr int kStrip = kGradVectors * kLanes;  // columns of a tile
 constexpr int kBlockM = 128;
-constexpr int kBlockTiles = 64;  // tiles of dy that are packed at a time
+constexpr std::int64_t kBlockRows = std::int64_t{48} * kGradRows;  // of dw
+constexpr std::int64_t kBlockColumns = 576;
 
 /// One tile over `count` rows of the strip: the sums at dw continue, or start at 0.
 struct GradTile {
@@ -82,11 +83,17 @@ constexpr std::array<GradFunction, sizeof...(kIndex)> grad_table(std::index_sequ
 }
 constexpr auto kGradTable = grad_table(std::make_index_sequence<kGradRows>());
 
-// Copies columns [0, width) of `count` rows of x to the strip; the columns beyond are zero.
-void pack_strip(const float* x, std::int64_t ldx, std::int64_t count, std::int64_t width, float* strip) {
+// Copies the first `width` <= kWidth columns of `count` rows to [count][kWidth]; columns beyond are zero.
+template <int kWidth>
+void pack_columns(const float* from, std::int64_t ld, std::int64_t count, std::int64_t width, float* to) {
+  if (width == kWidth) {  // the usual case, without calls to memcpy
+    for (std::int64_t m = 0; m < count; ++m)
+      for (int i = 0; i < kWidth; ++i) to[m * kWidth + i] = from[m * ld + i];
+    return;
+  }
   for (std::int64_t m = 0; m < count; ++m) {
-    std::copy_n(x + m * ldx, width, strip + m * kStrip);
-    std::fill_n(strip + m * kStrip + width, kStrip - width, 0.0f);
+    std::copy_n(from + m * ld, width, to + m * kWidth);
+    std::fill_n(to + m * kWidth + width, kWidth - width, 0.0f);
   }
 }
 
@@ -100,30 +107,26 @@ void accumulate_narrow(GradTile tile, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(beside + r * kStrip, width, dw + r * lddw);
 }
 
-// Rows [r, r + rows) of dy over `count` m, as tiles [count][kGradRows].
-void pack_tiles(const float* dy, std::int64_t lddy, std::int64_t count, std::int64_t rows, float* tiles) {
-  for (std::int64_t m = 0; m < count; ++m)
-    for (std::int64_t r = 0; r < rows; r += kGradRows)
-      std::copy_n(dy + m * lddy + r, std::min<std::int64_t>(kGradRows, rows - r),
-                  tiles + (r / kGradRows * count + m) * kGradRows);
-}
-
-// One block: `count` m from args.dy and args.x on, rows [r, r + rows) of dw, rows <= kBlockTiles * kGradRows.
-void weight_grad_block(const WeightGradArgs& args, std::int64_t count, std::int64_t r, std::int64_t rows) {
-  alignas(64) float tiles[kBlockTiles * kBlockM * kGradRows];
+// One block: at most kBlockM of m and kBlockRows x kBlockColumns of dw.
+void weight_grad_block(const WeightGradArgs& block) {
+  alignas(64) float tiles[kBlockRows * kBlockM];
   alignas(64) float strip[kBlockM * kStrip];
-  pack_tiles(args.dy + r, args.lddy, count, rows, tiles);
-  for (std::int64_t c = 0; c < args.cols; c += kStrip) {
-    const std::int64_t width = std::min<std::int64_t>(kStrip, args.cols - c);
-    pack_strip(args.x + c, args.ldx, count, width, strip);
+  const std::int64_t count = block.rows;
+  const std::int64_t rows = block.r_end - block.r_begin;
+  for (std::int64_t t = 0; t < rows; t += kGradRows)
+    pack_columns<kGradRows>(block.dy + block.r_begin + t, block.lddy, count,
+                            std::min<std::int64_t>(kGradRows, rows - t), tiles + t * count);
+  for (std::int64_t c = 0; c < block.cols; c += kStrip) {
+    const std::int64_t width = std::min<std::int64_t>(kStrip, block.cols - c);
+    pack_columns<kStrip>(block.x + c, block.ldx, count, width, strip);
     for (std::int64_t t = 0; t < rows; t += kGradRows) {
       const std::int64_t height = std::min<std::int64_t>(kGradRows, rows - t);
       const GradTile tile = {.dy = tiles + t * count,
                              .strip = strip,
                              .count = count,
-                             .dw = args.dw + (r + t) * args.lddw + c,
-                             .lddw = args.lddw,
-                             .continue_chain = args.continue_chain};
+                             .dw = block.dw + (block.r_begin + t) * block.lddw + c,
+                             .lddw = block.lddw,
+                             .continue_chain = block.continue_chain};
       if (width == kStrip)
         kGradTable[static_cast<std::size_t>(height - 1)](tile);
       else
@@ -132,17 +135,34 @@ void weight_grad_block(const WeightGradArgs& args, std::int64_t count, std::int6
   }
 }
 
-void weight_grad(const WeightGradArgs& args) {
-  constexpr std::int64_t kBlockR = std::int64_t{kBlockTiles} * kGradRows;
-  WeightGradArgs block = args;
+// All m for the rows and columns of `args`, in order.
+void accumulate_all_m(WeightGradArgs args) {
+  const std::int64_t rows = args.rows;
   // Even without rows there is one block: it writes the zeros.
-  for (std::int64_t m = 0; m == 0 || m < args.rows; m += kBlockM) {
-    for (std::int64_t r = args.r_begin; r < args.r_end; r += kBlockR)
-      weight_grad_block(block, std::min<std::int64_t>(kBlockM, args.rows - m), r,
-                        std::min(kBlockR, args.r_end - r));
-    block.dy += kBlockM * args.lddy;
-    block.x += kBlockM * args.ldx;
-    block.continue_chain = true;
+  for (std::int64_t m = 0; m == 0 || m < rows; m += kBlockM) {
+    args.rows = std::min<std::int64_t>(kBlockM, rows - m);
+    weight_grad_block(args);
+    args.dy += kBlockM * args.lddy;
+    args.x += kBlockM * args.ldx;
+    args.continue_chain = true;
+  }
+}
+
+void weight_grad(const WeightGradArgs& args) {
+  WeightGradArgs block = args;
+  // Blocks of nearly equal height: a strip is packed for each of them.
+  const std::int64_t rows = args.r_end - args.r_begin;
+  const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t tiles = (rows + kGradRows - 1) / kGradRows;
+  for (std::int64_t c = 0; c < args.cols; c += kBlockColumns) {
+    block.x = args.x + c;
+    block.dw = args.dw + c;
+    block.cols = std::min(kBlockColumns, args.cols - c);
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      block.r_begin = args.r_begin + tiles * i / blocks * kGradRows;
+      block.r_end = std::min(args.r_begin + tiles * (i + 1) / blocks * kGradRows, args.r_end);
+      accumulate_all_m(block);
+    }
   }
 }
 
