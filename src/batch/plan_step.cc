@@ -163,11 +163,12 @@ PrefixSource StepPlanner::prefix_source(GroupId id) const {
   return {.kind = Kind::kShare, .blocks = cached->blocks()};
 }
 
+// The first of an empty engine always fits: if it can grow, its length limit needs a block more than it does
+// now.
 bool StepPlanner::make_room(const Sequence& sequence, std::int32_t num_blocks) {
   const GroupId group = sequence.spec().group;
-  const bool is_first = num_residents_ == 0 && plan_.admissions.empty();
   const bool grows = kv::blocks_for(sequence.num_known()) < sequence.max_blocks();
-  const std::int32_t spare = is_first ? 0 : num_growing_ + (grows ? 1 : 0);
+  const std::int32_t spare = num_growing_ + (grows ? 1 : 0);
   std::int32_t available = plan_.pool.num_free();
   if (available < num_blocks + spare) available += num_evictable(group);
   if (available < num_blocks + spare) return false;

@@ -249,6 +249,20 @@ TEST_F(PlannerTest, KeptPromptIsGivenUpBeforeAnyoneIsPreempted) {
   EXPECT_EQ(spans_of(step()).back(), "4:0-100!");
 }
 
+TEST_F(PlannerTest, KeptPromptMakesNoRoomForTheOneThatTakesItOver) {
+  make(300, 3, 6);
+  add(1, 60, 80, 50);
+  add(2, 60, 190);  // up to 4 blocks
+  add(3, 60, 100, 50);
+  while (planner_->num_live() == 3) step();
+  EXPECT_EQ(planner_->stats().preemptions, 1);  // of request 3, which knows 128 tokens: 2 blocks, later 3
+  EXPECT_EQ(planner_->roster().prefixes().entries().size(), 1U);
+  EXPECT_EQ(planner_->roster().pool().num_free(), 2);
+  // It brings one block, needs another, and both sequences may grow: 3 blocks.
+  while (planner_->num_live() == 2) ASSERT_EQ(step().segments.size(), 1U);
+  EXPECT_THAT(spans_of(step()), ElementsAre("3:59-128!"));
+}
+
 TEST_F(PlannerTest, DropKvMakesAllWaitAndRecompute) {
   make(300, 8, 16);
   add(1, 10, 9, 50);

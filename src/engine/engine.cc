@@ -10,7 +10,6 @@ namespace rondo::engine {
 
 Result<std::unique_ptr<Engine>> Engine::create(const Config& config, const model::Model& model,
                                                const text::Tokenizer* tokenizer, const kernels::Context& context) {
-  RONDO_TRY(config.validate());
   const model::ModelSpec& spec = model.spec();
   const auto block = static_cast<std::int64_t>(KvStorage::block_bytes(spec));
   const std::int64_t blocks = std::min<std::int64_t>(config.kv_memory.bytes / block, INT32_MAX);

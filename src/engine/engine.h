@@ -62,7 +62,6 @@ class Engine final {
               "responses wait and are computed again.");
       v.section("batch", batch, "Continuous batching.");
     }
-    Result<void> validate() const { return batch.validate(); }
   };
 
   /// kInvalidArgument if the KV pool holds less than one block. `tokenizer` may be null where no request has stop strings.

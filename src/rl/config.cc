@@ -31,12 +31,17 @@ Result<void> Config::validate_for_training() const {
   return {};
 }
 
-Result<Config> load_config(const std::string& file, const std::vector<std::string>& overrides) {
+Result<Config> read_config(const std::string& file, const std::vector<std::string>& overrides) {
   Config config;
   const config::FieldList fields(config);
   if (!file.empty()) RONDO_TRY(config::load_file(fields, file));
   RONDO_TRY(config::apply_overrides(fields, overrides));
-  RONDO_TRY(fields.validate());
+  return config;
+}
+
+Result<Config> load_config(const std::string& file, const std::vector<std::string>& overrides) {
+  RONDO_ASSIGN(Config config, read_config(file, overrides));
+  RONDO_TRY(config::FieldList(config).validate());
   return config;
 }
 

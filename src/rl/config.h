@@ -212,7 +212,9 @@ struct Config {
   int mini_batch() const { return actor.mini_batch_size > 0 ? actor.mini_batch_size : data.train_batch_size; }
 };
 
-/// Reads `file` (empty: defaults alone), applies overrides in order, and validates.
+/// Reads `file` (empty: defaults alone) and applies overrides in order; checks each field alone.
+Result<Config> read_config(const std::string& file, const std::vector<std::string>& overrides);
+/// The same, and checks that the fields fit together.
 Result<Config> load_config(const std::string& file, const std::vector<std::string>& overrides);
 /// The tree as TOML that loads back to the same values.
 std::string config_toml(const Config& config);

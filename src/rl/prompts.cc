@@ -21,6 +21,11 @@ Result<PromptSet> load_prompts(const std::vector<std::string>& files, const Data
                                const std::string& model_folder, const text::Tokenizer& tokenizer,
                                data::GroundTruth ground_truth) {
   RONDO_ASSIGN(std::vector<data::PromptRow> rows, data::read_prompts(files, config.columns, ground_truth));
+  return tokenize_prompts(std::move(rows), config, model_folder, tokenizer);
+}
+
+Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const DataSection& config,
+                                   const std::string& model_folder, const text::Tokenizer& tokenizer) {
   std::optional<text::ChatTemplate> chat;  // made for the first row that needs it
   PromptSet set;
   for (data::PromptRow& row : rows) {

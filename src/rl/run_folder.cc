@@ -45,6 +45,22 @@ Result<std::optional<Checkpoint>> newest_checkpoint(const fs::path& checkpoints)
   return Checkpoint{*folder, *step};
 }
 
+std::vector<std::int64_t> checkpoint_steps(const fs::path& checkpoints) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
+  const fs::path folder = checkpoints / fmt::format("{}{}", kCheckpointPrefix, step);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) log::warn("cannot remove the checkpoint {}: {}", folder.string(), error.message());
+}
+
 Result<void> make_folders(const fs::path& root) {
   std::error_code error;
   for (const char* name : {"rollouts", "checkpoints"}) {
@@ -80,6 +96,9 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   RONDO_TRY(hf::remove_temporaries(root / "checkpoints"));
   RONDO_ASSIGN(std::optional<Checkpoint> checkpoint, newest_checkpoint(root / "checkpoints"));
   const std::int64_t last_step = checkpoint ? checkpoint->global_step : 0;
+  // A folder that was renamed but never pointed to is of a step that will be done again.
+  for (const std::int64_t step : checkpoint_steps(root / "checkpoints"))
+    if (step > last_step) remove_checkpoint(root / "checkpoints", step);
   RONDO_ASSIGN(metrics::MetricsLog log, metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
   RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
@@ -118,24 +137,16 @@ Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, co
                    "saving a checkpoint");
   checkpoint_ = Checkpoint{folder, step};
   fault::reach("checkpoint_before_prune");
-  RONDO_TRY(prune(session.config.trainer.max_ckpt_to_keep));
+  prune(session.config.trainer.max_ckpt_to_keep);
   return *checkpoint_;
 }
 
 // Oldest first; a removal that was cut short is finished here, since its folder is not among the newest.
-Result<void> RunFolder::prune(int keep) const {
-  if (keep == 0) return {};
-  std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints(), error))
-    if (const auto step = step_of(entry.path().filename().string())) steps.push_back(*step);
-  std::sort(steps.begin(), steps.end(), std::greater<>());
-  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
-    const fs::path folder = checkpoints() / fmt::format("{}{}", kCheckpointPrefix, steps[i]);
-    fs::remove_all(folder, error);
-    if (error) log::warn("cannot remove the old checkpoint {}: {}", folder.string(), error.message());
-  }
-  return {};
+void RunFolder::prune(int keep) const {
+  if (keep == 0) return;
+  const std::vector<std::int64_t> steps = checkpoint_steps(checkpoints());
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i)
+    remove_checkpoint(checkpoints(), steps[i]);
 }
 
 Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& trainer) {

@@ -59,7 +59,7 @@ class RunFolder final {
  private:
   RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log, std::optional<Checkpoint> checkpoint)
       : root_(std::move(root)), lock_(lock), log_(std::move(log)), checkpoint_(std::move(checkpoint)) {}
-  Result<void> prune(int keep) const;
+  void prune(int keep) const;
 
   std::filesystem::path root_;
   int lock_;

@@ -1,0 +1,74 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "rl/generation.h"
+
+namespace rondo::cli {
+namespace {
+
+// Prompts of the command line as rows: user messages, or raw text.
+Result<rl::PromptSet> prompts_of(const GenerateArgs& args, const rl::Session& session) {
+  const rl::Config& config = session.config;
+  if (!args.file.empty())
+    return rl::load_prompts({args.file}, config.data, config.model.path, *session.tokenizer,
+                            data::GroundTruth::kOptional);
+  std::vector<data::PromptRow> rows;
+  for (const std::string& prompt : args.prompts) {
+    data::PromptRow row;
+    row.index = static_cast<std::int64_t>(rows.size());
+    if (args.raw) {
+      row.text = prompt;
+    } else {
+      row.messages = {{"user", prompt}};
+    }
+    rows.push_back(std::move(row));
+  }
+  return rl::tokenize_prompts(std::move(rows), config.data, config.model.path, *session.tokenizer);
+}
+
+std::string as_json(const rl::ScoredGroup& group, std::size_t sample) {
+  const rl::ScoredResponse& scored = group.samples[sample];
+  std::vector<double> logprobs(scored.response.logprobs.begin(), scored.response.logprobs.end());
+  return nlohmann::json{{"prompt_index", group.prompt->row.index},
+                        {"sample", sample},
+                        {"prompt", group.prompt->text},
+                        {"prompt_tokens", *group.prompt->tokens},
+                        {"response", scored.text},
+                        {"response_tokens", scored.response.tokens},
+                        {"log_probs", logprobs},
+                        {"finish_reason", batch::finish_reason_name(scored.response.reason)}}
+             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
+}
+
+Result<void> run(const GenerateArgs& args, Terminal& terminal) {
+  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  if (args.prompts.empty() == args.file.empty())
+    return fail(Code::kInvalidArgument, "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");
+  RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  RONDO_ASSIGN(const rl::PromptSet prompts, prompts_of(args, *session));
+  std::vector<const rl::Prompt*> all;
+  for (const rl::Prompt& prompt : prompts.prompts) all.push_back(&prompt);
+  rl::GenerationStats stats;
+  RONDO_ASSIGN(const auto groups,
+               rl::generate(*session, {.prompts = all, .sampling = &config.rollout.sampling}, {}, catch_interrupts(),
+                            stats, [&](std::int64_t done, std::int64_t total) {
+                              if (!args.json) terminal.status("generate", done, total);
+                            }));
+  for (const rl::ScoredGroup& group : groups)
+    for (std::size_t i = 0; i < group.samples.size(); ++i)
+      terminal.print(args.json ? as_json(group, i) : group.samples[i].text + "\n");
+  return {};
+}
+
+}  // namespace
+
+int generate(const GenerateArgs& args) {
+  Terminal terminal;
+  const auto result = run(args, terminal);
+  return result ? 0 : report_error(result.error());
+}
+
+}  // namespace rondo::cli

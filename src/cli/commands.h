@@ -1,0 +1,58 @@
+// The subcommands of `rondo`. Each returns the process's exit code and prints its own errors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo::cli {
+
+/// A config file (may be empty) and `section.key=value` overrides.
+struct ConfigArgs {
+  std::string file;
+  std::vector<std::string> overrides;
+};
+
+/// `rondo train CONFIG [key=value …]`.
+struct TrainArgs {
+  ConfigArgs config;
+  std::string fault;  // "name:count", for tests of resuming
+};
+int train(const TrainArgs& args);
+
+/// `rondo generate CONFIG --prompt TEXT …`: responses to prompts from the command line or a file, as text or jsonl.
+struct GenerateArgs {
+  ConfigArgs config;
+  std::vector<std::string> prompts;  // user messages, or raw text with `raw`
+  std::string file;                  // jsonl rows, as for training
+  bool raw = false;                  // no chat template
+  bool json = false;                 // one JSON object per response, with tokens and log-probabilities
+};
+int generate(const GenerateArgs& args);
+
+/// `rondo eval CONFIG`: mean score over data.val_files.
+struct EvalArgs {
+  ConfigArgs config;
+  bool json = false;
+};
+int eval(const EvalArgs& args);
+
+/// `rondo config [CONFIG] [key=value …]`: the resolved tree with docs, or the reference page.
+struct ShowConfigArgs {
+  ConfigArgs config;
+  bool markdown = false;
+};
+int show_config(const ShowConfigArgs& args);
+
+/// `rondo bench decode|prefill|train`: tokens per second, shares of memory bandwidth and of peak FLOP/s, as one JSON line each.
+struct BenchArgs {
+  std::string what;
+  ConfigArgs config;
+  std::vector<int> batch = {1, 8, 32};
+  int prompt_tokens = 64;
+  int new_tokens = 64;
+  int repeats = 3;
+};
+int bench(const BenchArgs& args);
+
+}  // namespace rondo::cli

@@ -1,0 +1,84 @@
+// The `rondo` binary: parses the command line and hands over to one subcommand.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+
+#include "cli/commands.h"
+
+namespace {
+
+using rondo::cli::ConfigArgs;
+
+// The file may be left out where the overrides say everything.
+void add_config(CLI::App& command, ConfigArgs& args) {
+  command.add_option("config", args.overrides, "TOML file (see `rondo config`), then section.key=value …, applied in order")
+      ->option_text("[FILE] [key=value …]");
+  command.callback([&args] {
+    if (args.overrides.empty() || args.overrides.front().find('=') != std::string::npos) return;
+    args.file = args.overrides.front();
+    args.overrides.erase(args.overrides.begin());
+  });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"rondo: reinforcement-learning post-training of language models.\n"
+               "Results depend on configuration, data and seed, never on the schedule.", "rondo"};
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::help);
+
+  rondo::cli::TrainArgs train;
+  CLI::App* train_command = app.add_subcommand("train", "Train a model (GRPO); goes on where an earlier run stopped");
+  add_config(*train_command, train.config);
+  train_command->add_option("--fault", train.fault, "Kill the process at a fault point, name:count (for tests)");
+
+  rondo::cli::GenerateArgs generate;
+  CLI::App* generate_command = app.add_subcommand("generate", "Generate responses to prompts");
+  add_config(*generate_command, generate.config);
+  generate_command->add_option("--prompt", generate.prompts, "A user message; may be repeated")->expected(1);
+  generate_command->add_option("--file", generate.file, "jsonl file of prompts");
+  generate_command->add_flag("--raw", generate.raw, "Take --prompt as raw text, without the chat template");
+  generate_command->add_flag("--json", generate.json, "One JSON object per response, with tokens and log-probabilities");
+
+  rondo::cli::EvalArgs eval;
+  CLI::App* eval_command = app.add_subcommand("eval", "Mean score over data.val_files");
+  add_config(*eval_command, eval.config);
+  eval_command->add_flag("--json", eval.json, "Print JSON");
+
+  rondo::cli::ShowConfigArgs show;
+  CLI::App* config_command = app.add_subcommand("config", "Print all settings with values, docs and defaults");
+  add_config(*config_command, show.config);
+  config_command->add_flag("--markdown", show.markdown, "Print the reference page instead");
+
+  rondo::cli::BenchArgs bench;
+  CLI::App* bench_command =
+      app.add_subcommand("bench", "Measure decode, prefill or train; one JSON line per measurement");
+  bench_command->add_option("what", bench.what, "decode, prefill or train")
+      ->required()
+      ->check(CLI::IsMember({"decode", "prefill", "train"}));
+  add_config(*bench_command, bench.config);
+  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")->delimiter(',');
+  bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")->check(CLI::PositiveNumber);
+  bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")->check(CLI::PositiveNumber);
+  bench_command->add_option("--repeats", bench.repeats, "Measurements of each; the median counts")
+      ->check(CLI::PositiveNumber);
+
+  CLI11_PARSE(app, argc, argv);
+  if (*train_command) return rondo::cli::train(train);
+  if (*generate_command) return rondo::cli::generate(generate);
+  if (*eval_command) return rondo::cli::eval(eval);
+  if (*config_command) return rondo::cli::show_config(show);
+  return rondo::cli::bench(bench);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("rondo: out of memory; lower engine.kv_memory or use a smaller model\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rondo: unexpected failure: %s\n", error.what());
+  }
+  return 1;
+}
