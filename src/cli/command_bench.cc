@@ -45,7 +45,9 @@ double layer_flops(const model::ModelSpec& spec) {
   const double width = 1.0 * spec.qkv_width() + spec.q_width() + 3.0 * spec.intermediate;
   return 2.0 * spec.layers * width * spec.hidden;
 }
-double head_flops(const model::ModelSpec& spec) { return 2.0 * spec.vocab * spec.hidden; }
+double head_flops(const model::ModelSpec& spec) {
+  return 2.0 * spec.vocab * spec.hidden;
+}
 double attention_flops(const model::ModelSpec& spec, double context) {
   return 4.0 * spec.layers * spec.q_width() * context;
 }
@@ -102,7 +104,8 @@ train::TrainUnit random_unit(const rl::Session& session, const BenchArgs& args, 
   unit.prompt = random_tokens(session, static_cast<std::uint32_t>(index), args.prompt_tokens);
   for (int s = 0; s < kGroup; ++s) {
     train::TrainSample sample;
-    sample.tokens = random_tokens(session, static_cast<std::uint32_t>(1000 + index * kGroup + s), args.new_tokens);
+    sample.tokens =
+        random_tokens(session, static_cast<std::uint32_t>(1000 + index * kGroup + s), args.new_tokens);
     sample.old_logprobs.assign(sample.tokens.size(), -10.0F);
     sample.advantage = s % 2 == 0 ? 1.0F : -1.0F;
     unit.samples.push_back(std::move(sample));
@@ -111,19 +114,22 @@ train::TrainUnit random_unit(const rl::Session& session, const BenchArgs& args, 
 }
 
 // Forward, backward and update of `groups` groups; a token is a row.
-Result<Measurement> train_once(rl::Session& session, train::Trainer& trainer, const BenchArgs& args, int groups) {
+Result<Measurement> train_once(rl::Session& session, train::Trainer& trainer, const BenchArgs& args,
+                               int groups) {
   const SteadyClock clock;
   const model::ModelSpec& spec = session.model->spec();
   const rl::Config& config = session.config;
   const double begin = clock.now_s();
   trainer.zero_grad();
-  for (int g = 0; g < groups; ++g) RONDO_TRY(trainer.accumulate(random_unit(session, args, g), config.actor.loss, 1.0F));
+  for (int g = 0; g < groups; ++g)
+    RONDO_TRY(trainer.accumulate(random_unit(session, args, g), config.actor.loss, 1.0F));
   RONDO_TRY(trainer.update(config.actor.optim.optimizer, config.actor.optim.optimizer.lr, groups * kGroup));
   const double rows = groups * (args.prompt_tokens + double{kGroup} * (args.new_tokens - 1));
   const double head_rows = groups * (1 + double{kGroup} * (args.new_tokens - 1));
   const double context = args.prompt_tokens + args.new_tokens / 2.0;
-  return Measurement{clock.now_s() - begin, rows, 3.0 * static_cast<double>(session.model->weights().bytes()),
-                     3.0 * (rows * (layer_flops(spec) + attention_flops(spec, context)) + head_rows * head_flops(spec))};
+  return Measurement{
+      clock.now_s() - begin, rows, 3.0 * static_cast<double>(session.model->weights().bytes()),
+      3.0 * (rows * (layer_flops(spec) + attention_flops(spec, context)) + head_rows * head_flops(spec))};
 }
 
 std::string as_json(const BenchArgs& args, const rl::Session& session, const Limits& limits, int batch,
@@ -156,10 +162,12 @@ std::string as_json(const BenchArgs& args, const rl::Session& session, const Lim
 Result<void> run(const BenchArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
   RONDO_ASSIGN(const auto session, rl::Session::open(config));
-  const Limits limits{kernels::measure_read_bandwidth(session->context), kernels::measure_fma_peak(session->context)};
+  const Limits limits{kernels::measure_read_bandwidth(session->context),
+                      kernels::measure_fma_peak(session->context)};
   std::unique_ptr<train::Trainer> trainer;
   if (args.what == "train") {
-    RONDO_ASSIGN(trainer, train::Trainer::create(config.train, *session->model, *session->weights, session->context));
+    RONDO_ASSIGN(trainer,
+                 train::Trainer::create(config.train, *session->model, *session->weights, session->context));
   }
   const auto once = [&](int batch) -> Result<Measurement> {
     if (args.what == "decode") return decode_once(*session, args, batch);
@@ -172,8 +180,10 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
     for (int i = 0; i < args.repeats; ++i) {
       RONDO_ASSIGN(const Measurement m, once(batch));
       if (m.tokens == 0)
-        return fail(Code::kInvalidArgument, "a batch of {} never decodes together; raise engine.batch.max_running or "
-                                            "engine.kv_memory", batch);
+        return fail(Code::kInvalidArgument,
+                    "a batch of {} never decodes together; raise engine.batch.max_running or "
+                    "engine.kv_memory",
+                    batch);
       runs.push_back(m);
     }
     terminal.print(as_json(args, *session, limits, batch, std::move(runs)));

@@ -30,22 +30,25 @@ std::string as_table(const rl::EvaluationReport& report) {
                    metrics::format_number(source.score_sum / static_cast<double>(source.responses))});
   table.add_row({"all", std::to_string(report.responses), metrics::format_number(report.mean_score())});
   return table.to_string() + fmt::format("mean response length {} tokens; {} of {} cut at the limit\n",
-                                         metrics::format_number(report.mean_length), report.truncated, report.responses);
+                                         metrics::format_number(report.mean_length), report.truncated,
+                                         report.responses);
 }
 
 Result<rl::EvaluationReport> run(const EvalArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
   if (config.data.val_files.empty())
-    return fail(Code::kInvalidArgument, "data.val_files is empty; name at least one jsonl file to evaluate on");
+    return fail(Code::kInvalidArgument,
+                "data.val_files is empty; name at least one jsonl file to evaluate on");
   RONDO_ASSIGN(const auto session, rl::Session::open(config));
   RONDO_ASSIGN_CTX(const rl::PromptSet prompts,
-                   rl::load_prompts(config.data.val_files, config.data, config.model.path, *session->tokenizer,
-                                    data::GroundTruth::kRequired),
+                   rl::load_prompts(config.data.val_files, config.data, config.model.path,
+                                    *session->tokenizer, data::GroundTruth::kRequired),
                    "data.val_files");
   RONDO_ASSIGN(const reward::RewardFunction reward, reward::make_reward(config.reward));
-  return rl::evaluate(*session, prompts, reward, 0, catch_interrupts(), [&](std::int64_t done, std::int64_t total) {
-    if (!args.json) terminal.status("evaluation", done, total);
-  });
+  return rl::evaluate(*session, prompts, reward, 0, catch_interrupts(),
+                      [&](std::int64_t done, std::int64_t total) {
+                        if (!args.json) terminal.status("evaluation", done, total);
+                      });
 }
 
 }  // namespace

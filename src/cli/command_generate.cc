@@ -46,15 +46,16 @@ std::string as_json(const rl::ScoredGroup& group, std::size_t sample) {
 Result<void> run(const GenerateArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
   if (args.prompts.empty() == args.file.empty())
-    return fail(Code::kInvalidArgument, "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");
+    return fail(Code::kInvalidArgument,
+                "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");
   RONDO_ASSIGN(const auto session, rl::Session::open(config));
   RONDO_ASSIGN(const rl::PromptSet prompts, prompts_of(args, *session));
   std::vector<const rl::Prompt*> all;
   for (const rl::Prompt& prompt : prompts.prompts) all.push_back(&prompt);
   rl::GenerationStats stats;
   RONDO_ASSIGN(const auto groups,
-               rl::generate(*session, {.prompts = all, .sampling = &config.rollout.sampling}, {}, catch_interrupts(),
-                            stats, [&](std::int64_t done, std::int64_t total) {
+               rl::generate(*session, {.prompts = all, .sampling = &config.rollout.sampling}, {},
+                            catch_interrupts(), stats, [&](std::int64_t done, std::int64_t total) {
                               if (!args.json) terminal.status("generate", done, total);
                             }));
   for (const rl::ScoredGroup& group : groups)

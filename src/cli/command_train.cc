@@ -28,8 +28,8 @@ rl::LoopObserver observer_on(Terminal& terminal) {
   observer.progress = [&](std::string_view phase, std::int64_t done, std::int64_t total) {
     terminal.status(phase, done, total);
   };
-  observer.step_done = [&, line = step_line()](std::int64_t step, std::int64_t total, const metrics::StepRecord& record,
-                                               std::optional<double> eta) {
+  observer.step_done = [&, line = step_line()](std::int64_t step, std::int64_t total,
+                                               const metrics::StepRecord& record, std::optional<double> eta) {
     terminal.print(line.format(step, total, record, eta) + "\n");
   };
   return observer;
@@ -38,13 +38,15 @@ rl::LoopObserver observer_on(Terminal& terminal) {
 std::string ending(const rl::LoopSummary& summary, const std::string& run_dir) {
   std::string text;
   if (summary.score_after) {
-    const std::string before = summary.score_before ? metrics::format_number(*summary.score_before) : "(earlier run)";
+    const std::string before =
+        summary.score_before ? metrics::format_number(*summary.score_before) : "(earlier run)";
     text += fmt::format("held-out score: {} before, {} after {} steps\n", before,
                         metrics::format_number(*summary.score_after), summary.last_step);
   }
   if (summary.interrupted)
     text += summary.last_step > 0
-                ? fmt::format("interrupted; step {} is saved: run the same command again to go on\n", summary.last_step)
+                ? fmt::format("interrupted; step {} is saved: run the same command again to go on\n",
+                              summary.last_step)
                 : std::string("interrupted before the first step was complete; nothing to save\n");
   text += fmt::format("peak memory: {:.2f} GB\n", static_cast<double>(summary.peak_memory_bytes) / 1e9);
   text += fmt::format("run folder:  {}\n", run_dir);
@@ -52,11 +54,13 @@ std::string ending(const rl::LoopSummary& summary, const std::string& run_dir) {
   return text;
 }
 
-Result<rl::LoopSummary> run(const TrainArgs& args, Terminal& terminal, const Clock& clock, std::string& run_dir) {
+Result<rl::LoopSummary> run(const TrainArgs& args, Terminal& terminal, const Clock& clock,
+                            std::string& run_dir) {
   if (!args.fault.empty()) RONDO_TRY(fault::arm(args.fault));
   RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
   run_dir = config.trainer.run_dir;
-  RONDO_ASSIGN(const auto loop, rl::SyncLoop::create(config, clock, observer_on(terminal), catch_interrupts()));
+  RONDO_ASSIGN(const auto loop,
+               rl::SyncLoop::create(config, clock, observer_on(terminal), catch_interrupts()));
   return loop->run();
 }
 

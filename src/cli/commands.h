@@ -20,7 +20,8 @@ struct TrainArgs {
 };
 int train(const TrainArgs& args);
 
-/// `rondo generate CONFIG --prompt TEXT …`: responses to prompts from the command line or a file, as text or jsonl.
+/// `rondo generate CONFIG --prompt TEXT …`: responses to prompts from the command line or a file, as text or
+/// jsonl.
 struct GenerateArgs {
   ConfigArgs config;
   std::vector<std::string> prompts;  // user messages, or raw text with `raw`
@@ -44,7 +45,8 @@ struct ShowConfigArgs {
 };
 int show_config(const ShowConfigArgs& args);
 
-/// `rondo bench decode|prefill|train`: tokens per second, shares of memory bandwidth and of peak FLOP/s, as one JSON line each.
+/// `rondo bench decode|prefill|train`: tokens per second, shares of memory bandwidth and of peak FLOP/s, as
+/// one JSON line each.
 struct BenchArgs {
   std::string what;
   ConfigArgs config;

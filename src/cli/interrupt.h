@@ -5,7 +5,8 @@
 
 namespace rondo::cli {
 
-/// Installs the handlers and returns the flag. The first signal sets it; a second one ends the process at once.
+/// Installs the handlers and returns the flag. The first signal sets it; a second one ends the process at
+/// once.
 const std::atomic<bool>& catch_interrupts();
 
 }  // namespace rondo::cli

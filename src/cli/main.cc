@@ -11,7 +11,9 @@ using rondo::cli::ConfigArgs;
 
 // The file may be left out where the overrides say everything.
 void add_config(CLI::App& command, ConfigArgs& args) {
-  command.add_option("config", args.overrides, "TOML file (see `rondo config`), then section.key=value …, applied in order")
+  command
+      .add_option("config", args.overrides,
+                  "TOML file (see `rondo config`), then section.key=value …, applied in order")
       ->option_text("[FILE] [key=value …]");
   command.callback([&args] {
     if (args.overrides.empty() || args.overrides.front().find('=') != std::string::npos) return;
@@ -21,15 +23,19 @@ void add_config(CLI::App& command, ConfigArgs& args) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"rondo: reinforcement-learning post-training of language models.\n"
-               "Results depend on configuration, data and seed, never on the schedule.", "rondo"};
+  CLI::App app{
+      "rondo: reinforcement-learning post-training of language models.\n"
+      "Results depend on configuration, data and seed, never on the schedule.",
+      "rondo"};
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::help);
 
   rondo::cli::TrainArgs train;
-  CLI::App* train_command = app.add_subcommand("train", "Train a model (GRPO); goes on where an earlier run stopped");
+  CLI::App* train_command =
+      app.add_subcommand("train", "Train a model (GRPO); goes on where an earlier run stopped");
   add_config(*train_command, train.config);
-  train_command->add_option("--fault", train.fault, "Kill the process at a fault point, name:count (for tests)");
+  train_command->add_option("--fault", train.fault,
+                            "Kill the process at a fault point, name:count (for tests)");
 
   rondo::cli::GenerateArgs generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Generate responses to prompts");
@@ -37,7 +43,8 @@ int run(int argc, char** argv) {
   generate_command->add_option("--prompt", generate.prompts, "A user message; may be repeated")->expected(1);
   generate_command->add_option("--file", generate.file, "jsonl file of prompts");
   generate_command->add_flag("--raw", generate.raw, "Take --prompt as raw text, without the chat template");
-  generate_command->add_flag("--json", generate.json, "One JSON object per response, with tokens and log-probabilities");
+  generate_command->add_flag("--json", generate.json,
+                             "One JSON object per response, with tokens and log-probabilities");
 
   rondo::cli::EvalArgs eval;
   CLI::App* eval_command = app.add_subcommand("eval", "Mean score over data.val_files");
@@ -45,7 +52,8 @@ int run(int argc, char** argv) {
   eval_command->add_flag("--json", eval.json, "Print JSON");
 
   rondo::cli::ShowConfigArgs show;
-  CLI::App* config_command = app.add_subcommand("config", "Print all settings with values, docs and defaults");
+  CLI::App* config_command =
+      app.add_subcommand("config", "Print all settings with values, docs and defaults");
   add_config(*config_command, show.config);
   config_command->add_flag("--markdown", show.markdown, "Print the reference page instead");
 
@@ -56,9 +64,12 @@ int run(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember({"decode", "prefill", "train"}));
   add_config(*bench_command, bench.config);
-  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")->delimiter(',');
-  bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")->check(CLI::PositiveNumber);
-  bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")->check(CLI::PositiveNumber);
+  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")
+      ->delimiter(',');
+  bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")
+      ->check(CLI::PositiveNumber);
+  bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")
+      ->check(CLI::PositiveNumber);
   bench_command->add_option("--repeats", bench.repeats, "Measurements of each; the median counts")
       ->check(CLI::PositiveNumber);
 

@@ -9,7 +9,8 @@
 namespace rondo::engine {
 
 Result<std::unique_ptr<Engine>> Engine::create(const Config& config, const model::Model& model,
-                                               const text::Tokenizer* tokenizer, const kernels::Context& context) {
+                                               const text::Tokenizer* tokenizer,
+                                               const kernels::Context& context) {
   const model::ModelSpec& spec = model.spec();
   const auto block = static_cast<std::int64_t>(KvStorage::block_bytes(spec));
   const std::int64_t blocks = std::min<std::int64_t>(config.kv_memory.bytes / block, INT32_MAX);
@@ -24,7 +25,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const Config& config, const model
 }
 
 Engine::Engine(const model::Model& model, const text::Tokenizer* tokenizer, const kernels::Context& context,
-               KvStorage kv, std::unique_ptr<batch::Planner> planner, std::int64_t max_rows, std::int32_t num_blocks)
+               KvStorage kv, std::unique_ptr<batch::Planner> planner, std::int64_t max_rows,
+               std::int32_t num_blocks)
     : model_(&model),
       tokenizer_(tokenizer),
       context_(context),
@@ -41,20 +43,23 @@ Result<void> Engine::submit(Request request) {
   for (Token token : *request.prompt)
     if (token < 0 || token >= spec.vocab)
       return fail(Code::kInvalidArgument,
-                  "request {}: token id {} lies outside the model's vocabulary of {}; tokenizer and model do not match",
+                  "request {}: token id {} lies outside the model's vocabulary of {}; tokenizer and model do "
+                  "not match",
                   request.id, token, spec.vocab);
   const std::int64_t longest = static_cast<std::int64_t>(request.prompt->size()) + request.max_new_tokens;
   if (longest > spec.max_positions)
-    return fail(Code::kInvalidArgument, "request {}: {} prompt tokens and {} new ones exceed the {} positions", request.id,
+    return fail(Code::kInvalidArgument,
+                "request {}: {} prompt tokens and {} new ones exceed the {} positions", request.id,
                 request.prompt->size(), request.max_new_tokens, spec.max_positions);
   if (request.stop != nullptr && !request.stop->strings.empty() && tokenizer_ == nullptr)
     return fail(Code::kInvalidArgument, "request {}: stop strings need a tokenizer", request.id);
   RONDO_TRY(request.sampling.validate());
-  RONDO_ASSIGN(const batch::Slot slot, planner_->add({.id = request.id,
-                                                      .group = request.group,
-                                                      .prompt = request.prompt,
-                                                      .max_new_tokens = request.max_new_tokens,
-                                                      .sample = static_cast<std::int32_t>(request.counter.sample)}));
+  RONDO_ASSIGN(const batch::Slot slot,
+               planner_->add({.id = request.id,
+                              .group = request.group,
+                              .prompt = request.prompt,
+                              .max_new_tokens = request.max_new_tokens,
+                              .sample = static_cast<std::int32_t>(request.counter.sample)}));
   if (static_cast<std::size_t>(slot.value()) >= live_.size())
     live_.resize(static_cast<std::size_t>(slot.value()) + 1);
   Live& state = live(slot);

@@ -26,29 +26,30 @@ namespace rondo::engine {
 /// One response to generate. Everything that its tokens depend on is in here and in the weights.
 struct Request {
   RequestId id;
-  GroupId group;                                      // requests of a group have the same prompt
-  std::shared_ptr<const std::vector<Token>> prompt;   // at least one token
-  std::int32_t max_new_tokens = 0;                    // at least 1
+  GroupId group;                                     // requests of a group have the same prompt
+  std::shared_ptr<const std::vector<Token>> prompt;  // at least one token
+  std::int32_t max_new_tokens = 0;                   // at least 1
   kernels::SamplingParams sampling;
   Rng rng{0, RngPurpose::kRollout};
-  RngCounter counter;                                 // step, ordinal and sample; the engine fills in the position
-  std::shared_ptr<const StopRules> stop;              // null: the length alone ends it
+  RngCounter counter;                     // step, ordinal and sample; the engine fills in the position
+  std::shared_ptr<const StopRules> stop;  // null: the length alone ends it
 };
 
 /// A finished response.
 struct Response {
   RequestId id;
-  std::vector<Token> tokens;     // the stop token included, if that ended it
-  std::vector<float> logprobs;   // [tokens], log-softmax(logits / T) over the whole vocabulary (T = 0: as at T = 1)
+  std::vector<Token> tokens;  // the stop token included, if that ended it
+  std::vector<float>
+      logprobs;  // [tokens], log-softmax(logits / T) over the whole vocabulary (T = 0: as at T = 1)
   std::vector<float> entropies;  // [tokens], of that distribution, in nats
   batch::FinishReason reason = batch::FinishReason::kLength;
 };
 
 /// Generates responses by continuous batching over a paged KV pool of fixed size.
 ///
-/// Does not own the weights, the thread team or the tokenizer. What it generates for a request does not depend on what else
-/// runs, on the budgets in the config, on preemption, or on threads. One owner thread, which owns the context's pool.
-/// After an error from step() the engine is poisoned: destroy it.
+/// Does not own the weights, the thread team or the tokenizer. What it generates for a request does not
+/// depend on what else runs, on the budgets in the config, on preemption, or on threads. One owner thread,
+/// which owns the context's pool. After an error from step() the engine is poisoned: destroy it.
 class Engine final {
  public:
   struct Config {
@@ -58,17 +59,21 @@ class Engine final {
     template <class V>
     void visit(V& v) {
       v.field("kv_memory", kv_memory,
-              "Memory of the KV pool. A response that can never fit is refused; when the pool is full, the newest "
+              "Memory of the KV pool. A response that can never fit is refused; when the pool is full, the "
+              "newest "
               "responses wait and are computed again.");
       v.section("batch", batch, "Continuous batching.");
     }
   };
 
-  /// kInvalidArgument if the KV pool holds less than one block. `tokenizer` may be null where no request has stop strings.
+  /// kInvalidArgument if the KV pool holds less than one block. `tokenizer` may be null where no request has
+  /// stop strings.
   static Result<std::unique_ptr<Engine>> create(const Config& config, const model::Model& model,
-                                                const text::Tokenizer* tokenizer, const kernels::Context& context);
+                                                const text::Tokenizer* tokenizer,
+                                                const kernels::Context& context);
 
-  /// Queues a request. kInvalidArgument or kResourceExhausted, with the reason, if it can never run; nothing changed then.
+  /// Queues a request. kInvalidArgument or kResourceExhausted, with the reason, if it can never run; nothing
+  /// changed then.
   Result<void> submit(Request request);
   /// Ends a request now and returns what it has; nullopt if it is not live.
   std::optional<Response> cancel(RequestId id);
@@ -95,8 +100,9 @@ class Engine final {
     std::optional<StopCondition> stop;
   };
 
-  Engine(const model::Model& model, const text::Tokenizer* tokenizer, const kernels::Context& context, KvStorage kv,
-         std::unique_ptr<batch::Planner> planner, std::int64_t max_rows, std::int32_t num_blocks);
+  Engine(const model::Model& model, const text::Tokenizer* tokenizer, const kernels::Context& context,
+         KvStorage kv, std::unique_ptr<batch::Planner> planner, std::int64_t max_rows,
+         std::int32_t num_blocks);
   Live& live(batch::Slot slot) { return live_[static_cast<std::size_t>(slot.value())]; }
   void gather_spans();
   Result<void> sample_rows();

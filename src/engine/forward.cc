@@ -13,7 +13,8 @@ AlignedBuffer<float> matrix(std::int64_t rows, std::int64_t width) {
 
 }  // namespace
 
-Forward::Forward(const model::Model& model, KvStorage& kv, const kernels::Context& context, std::int64_t max_rows)
+Forward::Forward(const model::Model& model, KvStorage& kv, const kernels::Context& context,
+                 std::int64_t max_rows)
     : model_(&model), kv_(&kv), context_(context), max_rows_(max_rows) {
   const model::ModelSpec& spec = model.spec();
   x_ = matrix(max_rows, spec.hidden);
@@ -47,7 +48,8 @@ void Forward::run(const Rows& rows) {
   rows_ = rows;
   embed();
   // The final norm's result stays in normed_, where logits() finds it.
-  model::decoder_body(*this, model_->layout(), model_->spec().layers, Value{x_.data(), model_->spec().hidden});
+  model::decoder_body(*this, model_->layout(), model_->spec().layers,
+                      Value{x_.data(), model_->spec().hidden});
 }
 
 const float* Forward::logits(std::span<const std::int32_t> rows) {

@@ -1,4 +1,5 @@
-// Forward: the engine's Ops policy. It runs the decoder on the rows of a step, in place, on buffers made once.
+// Forward: the engine's Ops policy. It runs the decoder on the rows of a step, in place, on buffers made
+// once.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct Rows {
   std::span<const kernels::SequenceSpan> spans;
 };
 
-/// Runs a model forward over paged KV. Borrows model and KV; owns the activations of up to `max_rows` rows and the logits
-/// of kLogitRows. Allocates nothing after construction. One owner thread.
+/// Runs a model forward over paged KV. Borrows model and KV; owns the activations of up to `max_rows` rows
+/// and the logits of kLogitRows. Allocates nothing after construction. One owner thread.
 class Forward final {
  public:
   /// Logit rows computed at once.
@@ -59,14 +60,14 @@ class Forward final {
   kernels::Context context_;
   std::int64_t max_rows_;
   Rows rows_;
-  AlignedBuffer<float> x_;         // [max_rows, hidden], the residual stream
-  AlignedBuffer<float> normed_;    // [max_rows, hidden]
-  AlignedBuffer<float> qkv_;       // [max_rows, qkv width]
-  AlignedBuffer<float> attended_;  // [max_rows, q width]
-  AlignedBuffer<float> gate_up_;   // [max_rows, 2 * intermediate]
-  AlignedBuffer<float> activated_; // [max_rows, intermediate]
-  AlignedBuffer<float> gathered_;  // [kLogitRows, hidden]
-  AlignedBuffer<float> logits_;    // [kLogitRows, vocab]
+  AlignedBuffer<float> x_;          // [max_rows, hidden], the residual stream
+  AlignedBuffer<float> normed_;     // [max_rows, hidden]
+  AlignedBuffer<float> qkv_;        // [max_rows, qkv width]
+  AlignedBuffer<float> attended_;   // [max_rows, q width]
+  AlignedBuffer<float> gate_up_;    // [max_rows, 2 * intermediate]
+  AlignedBuffer<float> activated_;  // [max_rows, intermediate]
+  AlignedBuffer<float> gathered_;   // [kLogitRows, hidden]
+  AlignedBuffer<float> logits_;     // [kLogitRows, vocab]
 };
 
 }  // namespace rondo::engine

@@ -26,11 +26,13 @@ Result<KvStorage> KvStorage::create(const model::ModelSpec& spec, std::int32_t n
   const std::size_t bytes = block_bytes(spec) * static_cast<std::size_t>(num_blocks);
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED)
-    return fail(Code::kResourceExhausted, "no memory for a KV pool of {} MiB; lower engine.kv_memory", bytes >> 20);
+    return fail(Code::kResourceExhausted, "no memory for a KV pool of {} MiB; lower engine.kv_memory",
+                bytes >> 20);
   return KvStorage(static_cast<std::byte*>(base), bytes, spec);
 }
 
-KvStorage::KvStorage(std::byte* base, std::size_t bytes, const model::ModelSpec& spec) : base_(base), bytes_(bytes) {
+KvStorage::KvStorage(std::byte* base, std::size_t bytes, const model::ModelSpec& spec)
+    : base_(base), bytes_(bytes) {
   kernels::KvView view = layer_view(spec);
   view.base = base;
   view.block_stride = block_bytes(spec);

@@ -13,9 +13,9 @@
 
 namespace rondo::engine {
 
-/// Holds `num_blocks` blocks of keys and values for all layers; block b is contiguous: layer by layer, keys then values.
-/// Starts as zeros, and pages that were never written cost no memory. Does not know which blocks are in use. One owner
-/// thread.
+/// Holds `num_blocks` blocks of keys and values for all layers; block b is contiguous: layer by layer, keys
+/// then values. Starts as zeros, and pages that were never written cost no memory. Does not know which blocks
+/// are in use. One owner thread.
 class KvStorage final {
  public:
   /// Bytes of one block over all layers.
@@ -29,7 +29,8 @@ class KvStorage final {
 
   const kernels::KvView& layer(std::int32_t l) const { return layers_[static_cast<std::size_t>(l)]; }
   std::size_t bytes() const { return bytes_; }
-  /// Copies whole blocks, which includes the slots asked for; slots behind them are overwritten before they are read.
+  /// Copies whole blocks, which includes the slots asked for; slots behind them are overwritten before they
+  /// are read.
   void copy(std::span<const kv::BlockCopy> copies);
 
  private:

@@ -15,8 +15,9 @@ namespace rondo::engine {
 
 /// Tokens and strings that end a response; shared by the requests of a run.
 struct StopRules {
-  std::vector<Token> tokens;         // the token is part of the response
-  std::vector<std::string> strings;  // matched against the response's text; the token that completes one is its last
+  std::vector<Token> tokens;  // the token is part of the response
+  std::vector<std::string>
+      strings;  // matched against the response's text; the token that completes one is its last
 };
 
 /// Watches one response token by token. A stop string may begin inside any token and span several.
@@ -31,8 +32,8 @@ class StopCondition final {
  private:
   std::shared_ptr<const StopRules> rules_;
   std::optional<text::IncrementalDecoder> decoder_;
-  std::string tail_;          // the end of the text, as long as a match may need
-  std::size_t longest_ = 0;   // bytes of the longest stop string
+  std::string tail_;         // the end of the text, as long as a match may need
+  std::size_t longest_ = 0;  // bytes of the longest stop string
 };
 
 }  // namespace rondo::engine

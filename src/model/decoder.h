@@ -8,8 +8,8 @@
 //   Value rope(Value qkv)                                            rotates q and k
 //   Value attention(std::int32_t layer, Value qkv)                   stores K and V, then attends
 //   Value swiglu(Value gate_up)
-// The engine's policy works in place on fixed buffers; the trainer's records a tape. A value passed to rope or as a
-// residual is consumed: it may be overwritten.
+// The engine's policy works in place on fixed buffers; the trainer's records a tape. A value passed to rope
+// or as a residual is consumed: it may be overwritten.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ enum class ResidualProjection : std::uint8_t { kOutput, kDown };
 
 /// One decoder layer (Llama architecture): x [rows, hidden] -> [rows, hidden].
 template <class Ops>
-typename Ops::Value decoder_layer(Ops& ops, const ParamLayout& layout, std::int32_t layer, typename Ops::Value x) {
+typename Ops::Value decoder_layer(Ops& ops, const ParamLayout& layout, std::int32_t layer,
+                                  typename Ops::Value x) {
   using Value = typename Ops::Value;
   const LayerParams& p = layout.layer(layer);
   const Value normed = ops.rms_norm(x, p.attention_norm);
@@ -39,7 +40,8 @@ typename Ops::Value decoder_layer(Ops& ops, const ParamLayout& layout, std::int3
 
 /// All layers and the final norm: embedded rows -> the head's input, [rows, hidden].
 template <class Ops>
-typename Ops::Value decoder_body(Ops& ops, const ParamLayout& layout, std::int32_t layers, typename Ops::Value x) {
+typename Ops::Value decoder_body(Ops& ops, const ParamLayout& layout, std::int32_t layers,
+                                 typename Ops::Value x) {
   for (std::int32_t l = 0; l < layers; ++l) x = decoder_layer(ops, layout, l, x);
   return ops.rms_norm(x, layout.final_norm());
 }

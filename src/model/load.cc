@@ -17,14 +17,16 @@ bool ignorable(const std::string& name, const ModelSpec& spec) {
   return spec.tied_embeddings && name == "lm_head.weight";
 }
 
-Result<void> check_names(const hf::ModelWeightsReader& reader, const ModelSpec& spec, const ParamLayout& layout) {
+Result<void> check_names(const hf::ModelWeightsReader& reader, const ModelSpec& spec,
+                         const ParamLayout& layout) {
   std::unordered_set<std::string> known;
   for (const ParamInfo& info : layout.params())
     for (const ParamSlice& slice : info.slices) known.insert(slice.name);
   for (const std::string& name : reader.names())
     if (!known.contains(name) && !ignorable(name, spec))
       return fail(Code::kUnsupported,
-                  "the model folder has a tensor '{}' that this architecture does not use; the model would not run as "
+                  "the model folder has a tensor '{}' that this architecture does not use; the model would "
+                  "not run as "
                   "it was trained",
                   name);
   return {};
@@ -33,11 +35,12 @@ Result<void> check_names(const hf::ModelWeightsReader& reader, const ModelSpec& 
 Result<hf::TensorView> find_checked(const hf::ModelWeightsReader& reader, const ParamInfo& info,
                                     const ParamSlice& slice) {
   RONDO_ASSIGN(const hf::TensorView view, reader.find(slice.name));
-  const std::vector<std::int64_t> expected =
-      info.is_vector ? std::vector<std::int64_t>{info.cols} : std::vector<std::int64_t>{slice.rows, info.cols};
+  const std::vector<std::int64_t> expected = info.is_vector
+                                                 ? std::vector<std::int64_t>{info.cols}
+                                                 : std::vector<std::int64_t>{slice.rows, info.cols};
   if (!std::equal(view.shape.begin(), view.shape.end(), expected.begin(), expected.end()))
-    return fail(Code::kInvalidArgument, "tensor '{}' has shape [{}], but config.json asks for [{}]", slice.name,
-                fmt::join(view.shape, ", "), fmt::join(expected, ", "));
+    return fail(Code::kInvalidArgument, "tensor '{}' has shape [{}], but config.json asks for [{}]",
+                slice.name, fmt::join(view.shape, ", "), fmt::join(expected, ", "));
   return view;
 }
 
@@ -82,10 +85,10 @@ hf::DType file_dtype(kernels::DType dtype) {
 
 Result<ModelSpec> make_spec(const hf::ModelConfig& config, kernels::DType dtype, std::int64_t max_positions) {
   if (config.head_dim > kernels::kMaxHeadDim)
-    return fail(Code::kUnsupported, "config.json: head_dim is {}, the kernels handle up to {}", config.head_dim,
-                kernels::kMaxHeadDim);
-  const std::int64_t positions =
-      max_positions > 0 ? std::min(max_positions, config.max_position_embeddings) : config.max_position_embeddings;
+    return fail(Code::kUnsupported, "config.json: head_dim is {}, the kernels handle up to {}",
+                config.head_dim, kernels::kMaxHeadDim);
+  const std::int64_t positions = max_positions > 0 ? std::min(max_positions, config.max_position_embeddings)
+                                                   : config.max_position_embeddings;
   ModelSpec spec;
   spec.hidden = static_cast<std::int32_t>(config.hidden_size);
   spec.intermediate = static_cast<std::int32_t>(config.intermediate_size);
@@ -128,8 +131,8 @@ std::vector<hf::NamedShape> tensor_shapes(const ParamLayout& layout) {
   return shapes;
 }
 
-Result<void> write_model(const Model& model, const hf::ModelConfig& config, const std::filesystem::path& folder,
-                         const std::filesystem::path& source_folder) {
+Result<void> write_model(const Model& model, const hf::ModelConfig& config,
+                         const std::filesystem::path& folder, const std::filesystem::path& source_folder) {
   struct Place {
     ParamIndex param;
     const ParamSlice* slice;

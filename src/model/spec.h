@@ -26,8 +26,8 @@ struct ModelSpec {
   std::int32_t q_width() const { return heads * head_dim; }
   std::int32_t kv_width() const { return kv_heads * head_dim; }
   std::int32_t qkv_width() const { return q_width() + 2 * kv_width(); }
-  /// V of the numbers contract: the chains of every sum that tensor parallelism would split; the largest power
-  /// of two up to 8 that divides the KV heads and the MLP width.
+  /// V of the numbers contract: the chains of every sum that tensor parallelism would split; the largest
+  /// power of two up to 8 that divides the KV heads and the MLP width.
   std::int32_t chains() const;
   /// Attention scale, 1 / sqrt(head_dim).
   float attention_scale() const;

@@ -45,10 +45,11 @@ Result<void> Weights::store(ParamIndex i, std::int64_t first_row, std::int64_t r
     finite = matrices_[static_cast<std::size_t>(i)].pack_rows(first_row, rows, values);
   }
   if (finite) return {};
-  return fail(Code::kNumeric,
-              "tensor '{}' holds a value that is not finite in {}; use model.dtype = \"bf16\" or \"fp32\", or repair "
-              "the model",
-              tensor_at(info, first_row), kernels::dtype_name(dtype_));
+  return fail(
+      Code::kNumeric,
+      "tensor '{}' holds a value that is not finite in {}; use model.dtype = \"bf16\" or \"fp32\", or repair "
+      "the model",
+      tensor_at(info, first_row), kernels::dtype_name(dtype_));
 }
 
 void Weights::load(ParamIndex i, std::int64_t first_row, std::int64_t rows, float* out) const {
@@ -68,9 +69,10 @@ std::size_t Weights::bytes() const {
 }
 
 Result<std::unique_ptr<Model>> Model::create(const ModelSpec& spec) {
-  RONDO_ASSIGN_CTX(kernels::RopeTables rope,
-                   kernels::make_rope_tables(spec.max_positions, spec.head_dim, static_cast<float>(spec.rope_theta)),
-                   "rotary embedding");
+  RONDO_ASSIGN_CTX(
+      kernels::RopeTables rope,
+      kernels::make_rope_tables(spec.max_positions, spec.head_dim, static_cast<float>(spec.rope_theta)),
+      "rotary embedding");
   return std::unique_ptr<Model>(new Model(spec, std::move(rope)));
 }
 

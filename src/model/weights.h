@@ -14,11 +14,11 @@
 
 namespace rondo::model {
 
-/// The one copy of the weights that engine and trainer compute with: matrices packed in the storage type, vectors
-/// rounded to it and held as fp32.
+/// The one copy of the weights that engine and trainer compute with: matrices packed in the storage type,
+/// vectors rounded to it and held as fp32.
 ///
-/// Does not keep masters (train::AdamW does) and does not know files. Readers may be on any thread while nobody stores;
-/// `store` belongs to the one owner, between steps.
+/// Does not keep masters (train::AdamW does) and does not know files. Readers may be on any thread while
+/// nobody stores; `store` belongs to the one owner, between steps.
 class Weights final {
  public:
   Weights(const ParamLayout& layout, kernels::DType dtype);
@@ -26,8 +26,9 @@ class Weights final {
   const kernels::PackedMatrix& matrix(ParamIndex i) const { return matrices_[static_cast<std::size_t>(i)]; }
   const float* vector(ParamIndex i) const { return vectors_[static_cast<std::size_t>(i)].data(); }
 
-  /// Rounds fp32 values [rows, cols] into rows [first_row, +rows) of parameter i. kNumeric, naming the tensor, if a
-  /// value is not finite or leaves the range of the storage type; the rows are then partly written.
+  /// Rounds fp32 values [rows, cols] into rows [first_row, +rows) of parameter i. kNumeric, naming the
+  /// tensor, if a value is not finite or leaves the range of the storage type; the rows are then partly
+  /// written.
   Result<void> store(ParamIndex i, std::int64_t first_row, std::int64_t rows, const float* values);
   /// The stored values as fp32 [rows, cols].
   void load(ParamIndex i, std::int64_t first_row, std::int64_t rows, float* out) const;
@@ -37,8 +38,8 @@ class Weights final {
  private:
   const ParamLayout* layout_;
   kernels::DType dtype_;
-  std::vector<kernels::PackedMatrix> matrices_;      // by ParamIndex; empty for vectors
-  std::vector<AlignedBuffer<float>> vectors_;        // by ParamIndex; empty for matrices
+  std::vector<kernels::PackedMatrix> matrices_;  // by ParamIndex; empty for vectors
+  std::vector<AlignedBuffer<float>> vectors_;    // by ParamIndex; empty for matrices
 };
 
 /// A decoder ready to run: dimensions, parameter table, orders of its sums, weights, rotary tables.

@@ -23,7 +23,8 @@ std::string right_answer(const Prompt& prompt, double plain_score, const reward:
   return scored && scored->score == 1.0 ? marked : prompt.row.ground_truth;
 }
 
-Result<double> score_of(const Prompt& prompt, std::string_view response, const reward::RewardFunction& reward) {
+Result<double> score_of(const Prompt& prompt, std::string_view response,
+                        const reward::RewardFunction& reward) {
   RONDO_ASSIGN(const reward::RewardResult scored, reward({.data_source = prompt.row.data_source,
                                                           .response = response,
                                                           .ground_truth = prompt.row.ground_truth,
@@ -49,11 +50,10 @@ Result<std::vector<CheckItem>> check_reward(const PromptSet& prompts, const rewa
     empty += none;
   }
   const auto count = static_cast<double>(probes);
-  return std::vector<CheckItem>{
-      {"reward of the ground truth", metrics::format_number(right / count), right == count,
-       "reward.function does not accept the data's own answers"},
-      {"reward of an empty answer", metrics::format_number(empty / count), empty == 0,
-       "reward.function rewards saying nothing"}};
+  return std::vector<CheckItem>{{"reward of the ground truth", metrics::format_number(right / count),
+                                 right == count, "reward.function does not accept the data's own answers"},
+                                {"reward of an empty answer", metrics::format_number(empty / count),
+                                 empty == 0, "reward.function rewards saying nothing"}};
 }
 
 std::vector<CheckItem> check_first_step(const Config& config, std::span<const ScoredGroup> groups,
@@ -81,13 +81,14 @@ std::vector<CheckItem> check_first_step(const Config& config, std::span<const Sc
   if (config.actor.loss.kl_loss_coef > 0 && same_reference)
     items.push_back(zero_item("KL to the reference", summary.first_update.weighted_kl,
                               "the reference is the policy: a bug, please report it"));
-  items.push_back({"groups without reward variance", metrics::format_number(flat / count), flat / count <= kManyFlatGroups,
+  items.push_back({"groups without reward variance", metrics::format_number(flat / count),
+                   flat / count <= kManyFlatGroups,
                    "most groups teach nothing; the task may be too easy or too hard"});
   items.push_back({"responses cut at the limit", metrics::format_number(truncated / samples),
                    truncated / samples <= kManyTruncated, "raise data.max_response_length"});
   items.push_back({"response tokens per group", metrics::format_number(tokens / count), true, ""});
-  items.push_back({"gradient norm", metrics::format_number(summary.grad_norm), std::isfinite(summary.grad_norm),
-                   "lower actor.optim.lr"});
+  items.push_back({"gradient norm", metrics::format_number(summary.grad_norm),
+                   std::isfinite(summary.grad_norm), "lower actor.optim.lr"});
   return items;
 }
 

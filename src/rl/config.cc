@@ -9,9 +9,11 @@ namespace rondo::rl {
 Result<void> Config::validate() const {
   if (model.path.empty())
     return fail(Code::kInvalidArgument,
-                "model.path is not set; name a Hugging Face model folder, e.g. model.path=models/SmolLM2-135M-Instruct");
+                "model.path is not set; name a Hugging Face model folder, e.g. "
+                "model.path=models/SmolLM2-135M-Instruct");
   if (data.train_batch_size % mini_batch() != 0)
-    return fail(Code::kInvalidArgument, "actor.mini_batch_size = {} does not divide data.train_batch_size = {}",
+    return fail(Code::kInvalidArgument,
+                "actor.mini_batch_size = {} does not divide data.train_batch_size = {}",
                 actor.mini_batch_size, data.train_batch_size);
   return {};
 }
@@ -21,9 +23,10 @@ Result<void> Config::validate_for_training() const {
   if (data.train_files.empty())
     return fail(Code::kInvalidArgument, "data.train_files is empty; name at least one jsonl file");
   if (params.temperature <= 0)
-    return fail(Code::kInvalidArgument,
-                "rollout.temperature = {}: greedy decoding is not a policy to train; use a temperature above 0",
-                params.temperature);
+    return fail(
+        Code::kInvalidArgument,
+        "rollout.temperature = {}: greedy decoding is not a policy to train; use a temperature above 0",
+        params.temperature);
   if (params.top_p < 1 || params.top_k > 0 || params.min_p > 0)
     return fail(Code::kInvalidArgument,
                 "training samples from the whole distribution: set rollout.top_p = 1, rollout.top_k = 0 and "
@@ -45,8 +48,12 @@ Result<Config> load_config(const std::string& file, const std::vector<std::strin
   return config;
 }
 
-std::string config_toml(const Config& config) { return config::to_toml_of(config); }
-std::string annotated_config_toml(const Config& config) { return config::to_annotated_toml_of(config); }
+std::string config_toml(const Config& config) {
+  return config::to_toml_of(config);
+}
+std::string annotated_config_toml(const Config& config) {
+  return config::to_annotated_toml_of(config);
+}
 
 std::string config_markdown() {
   Config defaults;

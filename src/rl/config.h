@@ -28,7 +28,8 @@ struct ModelSection {
   void visit(V& v) {
     v.field("path", path, "Hugging Face model folder: config.json, safetensors, tokenizer.json.");
     v.field("dtype", dtype,
-            "Storage of weights and KV cache, and of the written model. fp16 follows small updates far better than bf16.");
+            "Storage of weights and KV cache, and of the written model. fp16 follows small updates far "
+            "better than bf16.");
     v.field("ref_path", ref_path, "Reference model of the KL term; empty: model.path.");
   }
 };
@@ -57,8 +58,10 @@ struct DataSection {
     v.field("train_files", train_files, "jsonl files of prompts to train on.");
     v.field("val_files", val_files, "jsonl files of held-out prompts; none: no evaluation.");
     columns.visit(v);
-    v.field("chat_template", chat_template, "How messages become text: model (the folder's own), chatml or llama3.");
-    v.field("train_batch_size", train_batch_size, "Prompts per step; responses are this times rollout.n.", {.min = 1});
+    v.field("chat_template", chat_template,
+            "How messages become text: model (the folder's own), chatml or llama3.");
+    v.field("train_batch_size", train_batch_size, "Prompts per step; responses are this times rollout.n.",
+            {.min = 1});
     v.field("max_prompt_length", max_prompt_length, "Longest prompt, in tokens.", {.min = 1});
     v.field("max_response_length", max_response_length, "Longest response, in tokens.", {.min = 1});
     v.field("overlong_prompts", overlong_prompts, "Longer prompts are skipped (and counted), or an error.");
@@ -76,8 +79,10 @@ struct SamplingSection {
     v.field("n", n, "Responses per prompt.", {.min = 1});
     v.field("temperature", params.temperature, "Logits are divided by this; 0 is greedy.", {.min = 0});
     v.field("top_k", params.top_k, "Keep the k most likely tokens; 0 keeps all.", {.min = -1});
-    v.field("top_p", params.top_p, "Keep the fewest tokens with at least this share; 1 keeps all.", {.above = 0, .max = 1});
-    v.field("min_p", params.min_p, "Keep tokens at least this share as likely as the most likely one.", {.min = 0, .max = 1});
+    v.field("top_p", params.top_p, "Keep the fewest tokens with at least this share; 1 keeps all.",
+            {.above = 0, .max = 1});
+    v.field("min_p", params.min_p, "Keep tokens at least this share as likely as the most likely one.",
+            {.min = 0, .max = 1});
   }
 };
 
@@ -97,7 +102,9 @@ struct RolloutSection {
 };
 
 enum class AdvEstimator : std::uint8_t { kGrpo };
-constexpr auto enum_names(AdvEstimator) { return std::array{std::pair{AdvEstimator::kGrpo, "grpo"}}; }
+constexpr auto enum_names(AdvEstimator) {
+  return std::array{std::pair{AdvEstimator::kGrpo, "grpo"}};
+}
 
 struct AlgorithmSection {
   AdvEstimator adv_estimator = AdvEstimator::kGrpo;
@@ -130,7 +137,8 @@ struct ActorSection {
   template <class V>
   void visit(V& v) {
     v.field("mini_batch_size", mini_batch_size,
-            "Prompts per optimiser update; 0: the whole batch. Must divide data.train_batch_size.", {.min = 0});
+            "Prompts per optimiser update; 0: the whole batch. Must divide data.train_batch_size.",
+            {.min = 0});
     v.field("ppo_epochs", ppo_epochs, "Passes over a step's responses.", {.min = 1});
     loss.visit(v);
     v.section("optim", optim, "AdamW and its learning rate.");
@@ -172,7 +180,8 @@ struct TrainerSection {
             "auto: go on from the newest checkpoint in run_dir; disable: run_dir must not hold a run.");
     v.field("log_rollouts", log_rollouts, "Write every response to run_dir/rollouts.");
     v.field("seed", seed, "Key of every random number of the run.");
-    v.field("threads", threads, "Threads that compute; 0: one per core. Changes speed alone.", {.min = 0, .max = 1024});
+    v.field("threads", threads, "Threads that compute; 0: one per core. Changes speed alone.",
+            {.min = 0, .max = 1024});
     v.field("kernel_target", kernel_target, "auto, avx512, avx2 or portable. Changes speed alone.");
   }
 };
@@ -207,7 +216,9 @@ struct Config {
   /// What training needs on top.
   Result<void> validate_for_training() const;
   /// Longest sequence that the run can produce, in tokens.
-  std::int64_t max_sequence() const { return std::int64_t{data.max_prompt_length} + data.max_response_length; }
+  std::int64_t max_sequence() const {
+    return std::int64_t{data.max_prompt_length} + data.max_response_length;
+  }
   /// Prompts per optimiser update.
   int mini_batch() const { return actor.mini_batch_size > 0 ? actor.mini_batch_size : data.train_batch_size; }
 };

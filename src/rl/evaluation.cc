@@ -13,19 +13,18 @@ void EvaluationReport::add_to(metrics::StepRecord& record, int n) const {
              responses == 0 ? 0.0 : static_cast<double>(truncated) / static_cast<double>(responses));
 }
 
-Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts, const reward::RewardFunction& reward,
-                                  std::uint32_t step, const std::atomic<bool>& interrupted,
-                                  const GenerationProgress& progress) {
+Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts,
+                                  const reward::RewardFunction& reward, std::uint32_t step,
+                                  const std::atomic<bool>& interrupted, const GenerationProgress& progress) {
   std::vector<const Prompt*> all;
   for (const Prompt& prompt : prompts.prompts) all.push_back(&prompt);
   GenerationStats stats;
-  RONDO_ASSIGN(const std::vector<ScoredGroup> groups,
-               generate(session,
-                        {.prompts = all,
-                         .sampling = &session.config.rollout.val,
-                         .purpose = RngPurpose::kEval,
-                         .step = step},
-                        reward, interrupted, stats, progress));
+  RONDO_ASSIGN(const std::vector<ScoredGroup> groups, generate(session,
+                                                               {.prompts = all,
+                                                                .sampling = &session.config.rollout.val,
+                                                                .purpose = RngPurpose::kEval,
+                                                                .step = step},
+                                                               reward, interrupted, stats, progress));
   EvaluationReport report;
   double lengths = 0;
   for (const ScoredGroup& group : groups) {

@@ -32,8 +32,9 @@ struct EvaluationReport {
 };
 
 /// Generates config.rollout.val.n responses to every prompt and scores them. `step` keys the random numbers.
-Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts, const reward::RewardFunction& reward,
-                                  std::uint32_t step, const std::atomic<bool>& interrupted,
+Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts,
+                                  const reward::RewardFunction& reward, std::uint32_t step,
+                                  const std::atomic<bool>& interrupted,
                                   const GenerationProgress& progress = {});
 
 }  // namespace rondo::rl

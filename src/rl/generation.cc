@@ -10,7 +10,8 @@ namespace {
 
 class Generation final {
  public:
-  Generation(Session& session, const GenerationTask& task, const reward::RewardFunction& reward, GenerationStats& stats)
+  Generation(Session& session, const GenerationTask& task, const reward::RewardFunction& reward,
+             GenerationStats& stats)
       : session_(session), task_(task), reward_(reward), stats_(stats), n_(task.sampling->n) {
     for (const Prompt* prompt : task.prompts) groups_.push_back({prompt, {}});
     for (ScoredGroup& group : groups_) group.samples.resize(static_cast<std::size_t>(n_));
@@ -98,8 +99,9 @@ Result<void> run_engine(Session& session, Generation& generation, const std::ato
 }  // namespace
 
 Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask& task,
-                                          const reward::RewardFunction& reward, const std::atomic<bool>& interrupted,
-                                          GenerationStats& stats, const GenerationProgress& progress) {
+                                          const reward::RewardFunction& reward,
+                                          const std::atomic<bool>& interrupted, GenerationStats& stats,
+                                          const GenerationProgress& progress) {
   const batch::Planner::Stats before = session.engine->stats();
   Generation generation(session, task, reward, stats);
   Result<void> result = generation.submit_all();

@@ -49,11 +49,12 @@ struct GenerationStats {
 /// Called after each response; done and total count responses.
 using GenerationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-/// Runs the session's engine until every group is complete. kCancelled as soon as `interrupted` is true; the engine is idle
-/// again then. What is generated depends on the task, the weights and config.trainer.seed alone.
-/// `reward` may be empty: scores are then 0.
+/// Runs the session's engine until every group is complete. kCancelled as soon as `interrupted` is true; the
+/// engine is idle again then. What is generated depends on the task, the weights and config.trainer.seed
+/// alone. `reward` may be empty: scores are then 0.
 Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask& task,
-                                          const reward::RewardFunction& reward, const std::atomic<bool>& interrupted,
-                                          GenerationStats& stats, const GenerationProgress& progress = {});
+                                          const reward::RewardFunction& reward,
+                                          const std::atomic<bool>& interrupted, GenerationStats& stats,
+                                          const GenerationProgress& progress = {});
 
 }  // namespace rondo::rl

@@ -7,7 +7,8 @@
 
 namespace rondo::rl {
 
-std::vector<std::vector<float>> advantages_of(const AlgorithmSection& config, std::span<const ScoredGroup> groups) {
+std::vector<std::vector<float>> advantages_of(const AlgorithmSection& config,
+                                              std::span<const ScoredGroup> groups) {
   std::vector<std::vector<float>> out;
   for (const ScoredGroup& group : groups) {
     std::vector<double> scores;
@@ -32,8 +33,9 @@ Result<std::unique_ptr<PolicyUpdate::Reference>> PolicyUpdate::load_reference(co
   RONDO_ASSIGN(const auto weights, hf::ModelWeightsReader::open(path));
   RONDO_ASSIGN(const model::ModelSpec spec, model::make_spec(model_config, config.dtype, 0));
   if (spec.vocab != session.model->spec().vocab)
-    return fail(Code::kInvalidArgument, "{} has a vocabulary of {}, the policy one of {}; they must be the same", path,
-                spec.vocab, session.model->spec().vocab);
+    return fail(Code::kInvalidArgument,
+                "{} has a vocabulary of {}, the policy one of {}; they must be the same", path, spec.vocab,
+                session.model->spec().vocab);
   RONDO_ASSIGN(std::unique_ptr<model::Model> model, model::load_model(*weights, spec));
   return std::make_unique<Reference>(std::move(model), session.context);
 }
@@ -44,24 +46,27 @@ Result<std::vector<train::TrainUnit>> PolicyUpdate::make_units(const ScoredGroup
   train::TrainUnit whole{*group.prompt->tokens, {}};
   for (std::size_t i = 0; i < group.samples.size(); ++i) {
     const engine::Response& response = group.samples[i].response;
-    whole.samples.push_back(
-        {.tokens = response.tokens,
-         .old_logprobs = response.logprobs,
-         .ref_logprobs = {},
-         .advantage = advantages[i],
-         .weight = train::token_weight(loss.loss_agg_mode, static_cast<std::int64_t>(response.tokens.size()))});
+    whole.samples.push_back({.tokens = response.tokens,
+                             .old_logprobs = response.logprobs,
+                             .ref_logprobs = {},
+                             .advantage = advantages[i],
+                             .weight = train::token_weight(
+                                 loss.loss_agg_mode, static_cast<std::int64_t>(response.tokens.size()))});
   }
   std::vector<train::TrainUnit> units = train::split_group(std::move(whole), trainer_->config().unit_tokens);
   if (reference_ == nullptr) return units;
   for (train::TrainUnit& unit : units) {
-    RONDO_ASSIGN(auto logprobs, reference_->pass.logprobs(unit, session_->config.rollout.sampling.params.temperature));
-    for (std::size_t i = 0; i < unit.samples.size(); ++i) unit.samples[i].ref_logprobs = std::move(logprobs[i]);
+    RONDO_ASSIGN(auto logprobs,
+                 reference_->pass.logprobs(unit, session_->config.rollout.sampling.params.temperature));
+    for (std::size_t i = 0; i < unit.samples.size(); ++i)
+      unit.samples[i].ref_logprobs = std::move(logprobs[i]);
   }
   return units;
 }
 
-Result<void> PolicyUpdate::mini_batch(std::span<const train::TrainUnit> units, const std::atomic<bool>& interrupted,
-                                      UpdateSummary& summary, bool& any_gradient) {
+Result<void> PolicyUpdate::mini_batch(std::span<const train::TrainUnit> units,
+                                      const std::atomic<bool>& interrupted, UpdateSummary& summary,
+                                      bool& any_gradient) {
   const train::LossConfig& loss = session_->config.actor.loss;
   const float temperature = session_->config.rollout.sampling.params.temperature;
   trainer_->zero_grad();

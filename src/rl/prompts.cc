@@ -30,18 +30,22 @@ Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const Data
   PromptSet set;
   for (data::PromptRow& row : rows) {
     if (row.is_chat() && !chat) {
-      RONDO_ASSIGN_CTX(chat, text::ChatTemplate::create(config.chat_template, model_folder), "data.chat_template");
+      RONDO_ASSIGN_CTX(chat, text::ChatTemplate::create(config.chat_template, model_folder),
+                       "data.chat_template");
     }
     Prompt prompt;
     if (row.is_chat()) {
-      RONDO_ASSIGN_CTX(prompt.text, chat->render(messages_of(row), true), fmt::format("prompt {}", row.index));
+      RONDO_ASSIGN_CTX(prompt.text, chat->render(messages_of(row), true),
+                       fmt::format("prompt {}", row.index));
     } else {
       prompt.text = row.text;
     }
     // A template writes its own special tokens; plain text gets those that the tokenizer adds.
-    auto tokens = tokenizer.encode(prompt.text, {.add_special_tokens = !row.is_chat(), .parse_special = true});
+    auto tokens =
+        tokenizer.encode(prompt.text, {.add_special_tokens = !row.is_chat(), .parse_special = true});
     const auto length = static_cast<std::int64_t>(tokens.size());
-    if (length == 0) return fail(Code::kInvalidArgument, "prompt {} has no tokens; remove the row", row.index);
+    if (length == 0)
+      return fail(Code::kInvalidArgument, "prompt {} has no tokens; remove the row", row.index);
     if (length > config.max_prompt_length) {
       if (config.overlong_prompts == OverlongPrompts::kError)
         return fail(Code::kInvalidArgument,
@@ -56,7 +60,8 @@ Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const Data
     set.prompts.push_back(std::move(prompt));
   }
   if (set.prompts.empty())
-    return fail(Code::kInvalidArgument, "no prompt has at most data.max_prompt_length = {} tokens ({} are longer)",
+    return fail(Code::kInvalidArgument,
+                "no prompt has at most data.max_prompt_length = {} tokens ({} are longer)",
                 config.max_prompt_length, set.skipped);
   if (set.skipped > 0)
     log::warn("{} of {} prompts are longer than data.max_prompt_length = {} and were skipped", set.skipped,

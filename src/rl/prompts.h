@@ -27,7 +27,8 @@ struct PromptSet {
   std::int64_t skipped = 0;  // longer than data.max_prompt_length
 };
 
-/// Renders and tokenises rows. kInvalidArgument if nothing usable is left, or for a long prompt where the config says so.
+/// Renders and tokenises rows. kInvalidArgument if nothing usable is left, or for a long prompt where the
+/// config says so.
 Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const DataSection& config,
                                    const std::string& model_folder, const text::Tokenizer& tokenizer);
 

@@ -78,8 +78,8 @@ Result<int> take_lock(const fs::path& root) {
   if (fd < 0) return fail(Code::kIo, "cannot create {}", path.string());
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
   ::close(fd);
-  return fail(Code::kResourceExhausted, "{} is in use by another rondo process; choose another trainer.run_dir",
-              root.string());
+  return fail(Code::kResourceExhausted,
+              "{} is in use by another rondo process; choose another trainer.run_dir", root.string());
 }
 
 }  // namespace
@@ -89,7 +89,8 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   const bool used = fs::exists(root / "metrics.jsonl") || fs::exists(root / "checkpoints" / kPointer);
   if (used && config.trainer.resume_mode == ResumeMode::kDisable)
     return fail(Code::kInvalidArgument,
-                "{} holds a run already; choose another trainer.run_dir, or set trainer.resume_mode=auto to go on with it",
+                "{} holds a run already; choose another trainer.run_dir, or set trainer.resume_mode=auto to "
+                "go on with it",
                 root.string());
   RONDO_TRY(make_folders(root));
   RONDO_ASSIGN(const int lock, take_lock(root));
@@ -99,7 +100,8 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   // A folder that was renamed but never pointed to is of a step that will be done again.
   for (const std::int64_t step : checkpoint_steps(root / "checkpoints"))
     if (step > last_step) remove_checkpoint(root / "checkpoints", step);
-  RONDO_ASSIGN(metrics::MetricsLog log, metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
+  RONDO_ASSIGN(metrics::MetricsLog log,
+               metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
   RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
   return RunFolder(root, lock, std::move(log), std::move(checkpoint));
@@ -152,8 +154,8 @@ void RunFolder::prune(int keep) const {
 Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& trainer) {
   auto loaded = trainer.load_state(checkpoint.folder / "trainer" / kStateFile);
   if (loaded) return loaded;
-  return tl::unexpected<Status>(std::move(loaded).error().with_context(
-      fmt::format("resuming from {}", checkpoint.folder.string())));
+  return tl::unexpected<Status>(
+      std::move(loaded).error().with_context(fmt::format("resuming from {}", checkpoint.folder.string())));
 }
 
 }  // namespace rondo::rl

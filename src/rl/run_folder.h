@@ -28,12 +28,13 @@ struct Checkpoint {
   std::int64_t global_step = 0;  // the last step that is in it
 };
 
-/// The files of one run. One process at a time: open() takes a lock that the operating system drops when the process ends.
-/// One owner thread.
+/// The files of one run. One process at a time: open() takes a lock that the operating system drops when the
+/// process ends. One owner thread.
 class RunFolder final {
  public:
-  /// Creates the folder, or opens it to resume: every log is cut back to the newest checkpoint's step (0 if there is none).
-  /// kInvalidArgument if it holds a run and resume_mode is disable, kResourceExhausted if another process uses it.
+  /// Creates the folder, or opens it to resume: every log is cut back to the newest checkpoint's step (0 if
+  /// there is none). kInvalidArgument if it holds a run and resume_mode is disable, kResourceExhausted if
+  /// another process uses it.
   static Result<RunFolder> open(const Config& config);
 
   RunFolder(RunFolder&& other) noexcept;
@@ -50,14 +51,16 @@ class RunFolder final {
   /// Appends a step's line to metrics.jsonl.
   Result<void> log_step(std::int64_t step, const metrics::StepRecord& record);
 
-  /// Publishes the model and the trainer's state after `step`, then removes checkpoints beyond config.max_ckpt_to_keep. A process
-  /// killed anywhere in here leaves the old newest checkpoint or the new one, whole.
+  /// Publishes the model and the trainer's state after `step`, then removes checkpoints beyond
+  /// config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or the new
+  /// one, whole.
   Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer);
   /// Restores the trainer and the model's weights from `checkpoint`.
   static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
 
  private:
-  RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log, std::optional<Checkpoint> checkpoint)
+  RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log,
+            std::optional<Checkpoint> checkpoint)
       : root_(std::move(root)), lock_(lock), log_(std::move(log)), checkpoint_(std::move(checkpoint)) {}
   void prune(int keep) const;
 

@@ -1,4 +1,5 @@
-// Session: a loaded model with its tokenizer, threads and engine: what every command that runs a model starts from.
+// Session: a loaded model with its tokenizer, threads and engine: what every command that runs a model starts
+// from.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,8 @@ struct Session {
   std::unique_ptr<engine::Engine> engine;
   std::shared_ptr<const engine::StopRules> stop;
 
-  /// Loads everything that config.model and config.engine name. The error says which file or field is at fault.
+  /// Loads everything that config.model and config.engine name. The error says which file or field is at
+  /// fault.
   static Result<std::unique_ptr<Session>> open(const Config& config);
 };
 

@@ -109,8 +109,8 @@ void add_update_metrics(StepRecord& record, const UpdateSummary& summary, const 
   record.set("training/rollout_logprobs_diff_max", double{summary.first_update.max_logprob_error});
 }
 
-void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> groups, const GenerationStats& stats,
-                             double step_seconds, double gen_seconds) {
+void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> groups,
+                             const GenerationStats& stats, double step_seconds, double gen_seconds) {
   const Totals totals = totals_of(groups);
   const auto all = static_cast<double>(totals.prompt_tokens + totals.response_tokens);
   record.set("perf/total_num_tokens", totals.prompt_tokens + totals.response_tokens);
@@ -120,7 +120,8 @@ void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> gr
              Nature::kMeasured);
   record.set("perf/rollout_tokens_per_sec", static_cast<double>(totals.response_tokens) / gen_seconds,
              Nature::kMeasured);
-  record.set("perf/max_memory_gb", static_cast<double>(peak_memory_bytes()) / double{1 << 30}, Nature::kMeasured);
+  record.set("perf/max_memory_gb", static_cast<double>(peak_memory_bytes()) / double{1 << 30},
+             Nature::kMeasured);
   record.set("rollout/preempted", stats.preemptions, Nature::kMeasured);
   record.set("rollout/recomputed_tokens", stats.recomputed_tokens, Nature::kMeasured);
 }

@@ -15,8 +15,10 @@ namespace rondo::rl {
 void add_rollout_metrics(metrics::StepRecord& record, std::span<const ScoredGroup> groups,
                          std::span<const std::vector<float>> advantages);
 
-/// Loss, clipping, KL, gradient norm, learning rate, and how far the trainer's log-probabilities are from the engine's.
-void add_update_metrics(metrics::StepRecord& record, const UpdateSummary& summary, const train::LossConfig& loss);
+/// Loss, clipping, KL, gradient norm, learning rate, and how far the trainer's log-probabilities are from the
+/// engine's.
+void add_update_metrics(metrics::StepRecord& record, const UpdateSummary& summary,
+                        const train::LossConfig& loss);
 
 /// Throughput, memory and preemptions: measured, not part of what a run must reproduce.
 void add_performance_metrics(metrics::StepRecord& record, std::span<const ScoredGroup> groups,

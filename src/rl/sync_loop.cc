@@ -13,7 +13,8 @@ namespace rondo::rl {
 using metrics::Nature;
 using metrics::StepRecord;
 
-Result<std::unique_ptr<SyncLoop>> SyncLoop::create(const Config& config, const Clock& clock, LoopObserver observer,
+Result<std::unique_ptr<SyncLoop>> SyncLoop::create(const Config& config, const Clock& clock,
+                                                   LoopObserver observer,
                                                    const std::atomic<bool>& interrupted) {
   RONDO_TRY(config.validate_for_training());
   std::unique_ptr<SyncLoop> loop(new SyncLoop(clock, std::move(observer), interrupted));
@@ -39,29 +40,33 @@ Result<void> SyncLoop::load(const Config& config) {
   for (const PromptSet* set : {&train_prompts_, &val_prompts_})
     for (const Prompt& prompt : set->prompts)
       RONDO_TRY(reward::check_ground_truth(config.reward, prompt.row.data_source, prompt.row.ground_truth));
-  RONDO_ASSIGN(sampler_, data::PromptSampler::create({.batch_size = config.data.train_batch_size,
-                                                      .shuffle = config.data.shuffle,
-                                                      .seed = config.trainer.seed},
-                                                     static_cast<std::int64_t>(train_prompts_.prompts.size())));
+  RONDO_ASSIGN(sampler_,
+               data::PromptSampler::create({.batch_size = config.data.train_batch_size,
+                                            .shuffle = config.data.shuffle,
+                                            .seed = config.trainer.seed},
+                                           static_cast<std::int64_t>(train_prompts_.prompts.size())));
   total_steps_ = config.trainer.total_steps > 0 ? config.trainer.total_steps
                                                 : sampler_->num_steps(config.trainer.total_epochs);
   if (total_steps_ < 1)
     return fail(Code::kInvalidArgument,
-                "{} prompts make no batch of data.train_batch_size = {}; set trainer.total_steps or lower the batch size",
+                "{} prompts make no batch of data.train_batch_size = {}; set trainer.total_steps or lower "
+                "the batch size",
                 train_prompts_.prompts.size(), config.data.train_batch_size);
   return {};
 }
 
 Result<void> SyncLoop::start() {
   const Config& config = session_->config;
-  RONDO_ASSIGN(trainer_, train::Trainer::create(config.train, *session_->model, *session_->weights, session_->context));
+  RONDO_ASSIGN(trainer_,
+               train::Trainer::create(config.train, *session_->model, *session_->weights, session_->context));
   RONDO_ASSIGN(update_, PolicyUpdate::create(*session_, *trainer_));
   RONDO_ASSIGN(RunFolder folder, RunFolder::open(config));
   folder_.emplace(std::move(folder));
   if (const auto& checkpoint = folder_->checkpoint()) {
     RONDO_TRY(RunFolder::load(*checkpoint, *trainer_));
     completed_ = saved_ = checkpoint->global_step;
-    observer_.message(fmt::format("resuming after step {} from {}\n", completed_, checkpoint->folder.string()));
+    observer_.message(
+        fmt::format("resuming after step {} from {}\n", completed_, checkpoint->folder.string()));
   }
   return {};
 }
@@ -86,7 +91,8 @@ Result<LoopSummary> SyncLoop::run() {
   }
   eta_.emplace(clock_->now_ns());
   Result<void> outcome;
-  for (std::int64_t step = folder_->first_step(); outcome && step <= total_steps_; ++step) outcome = run_step(step);
+  for (std::int64_t step = folder_->first_step(); outcome && step <= total_steps_; ++step)
+    outcome = run_step(step);
   return finish(std::move(outcome));
 }
 
@@ -168,21 +174,22 @@ Result<void> SyncLoop::write_rollouts(std::int64_t step, const std::vector<Score
     const Prompt& prompt = *groups[g].prompt;
     for (std::size_t i = 0; i < groups[g].samples.size(); ++i) {
       const ScoredResponse& sample = groups[g].samples[i];
-      RONDO_TRY(writer.append({.step = step,
-                               .prompt_index = prompt.row.index,
-                               .ordinal = static_cast<std::int64_t>(g),
-                               .sample = static_cast<std::int64_t>(i),
-                               .policy_version = PolicyVersion(step - 1),
-                               .data_source = prompt.row.data_source,
-                               .prompt_text = prompt.text,
-                               .response_text = sample.text,
-                               .ground_truth = prompt.row.ground_truth,
-                               .score = sample.reward.score,
-                               .advantage = advantages[g][i],
-                               .finish_reason = std::string(batch::finish_reason_name(sample.response.reason)),
-                               .prompt_tokens = *prompt.tokens,
-                               .response_tokens = sample.response.tokens,
-                               .log_probs = sample.response.logprobs}));
+      RONDO_TRY(
+          writer.append({.step = step,
+                         .prompt_index = prompt.row.index,
+                         .ordinal = static_cast<std::int64_t>(g),
+                         .sample = static_cast<std::int64_t>(i),
+                         .policy_version = PolicyVersion(step - 1),
+                         .data_source = prompt.row.data_source,
+                         .prompt_text = prompt.text,
+                         .response_text = sample.text,
+                         .ground_truth = prompt.row.ground_truth,
+                         .score = sample.reward.score,
+                         .advantage = advantages[g][i],
+                         .finish_reason = std::string(batch::finish_reason_name(sample.response.reason)),
+                         .prompt_tokens = *prompt.tokens,
+                         .response_tokens = sample.response.tokens,
+                         .log_probs = sample.response.logprobs}));
     }
   }
   RONDO_TRY(writer.finish());
@@ -197,7 +204,8 @@ Result<void> SyncLoop::save(std::int64_t step) {
   return {};
 }
 
-// Ends the run. After an interruption the last completed step is saved, if it is not saved yet; other errors pass through.
+// Ends the run. After an interruption the last completed step is saved, if it is not saved yet; other errors
+// pass through.
 Result<LoopSummary> SyncLoop::finish(Result<void> outcome) {
   summary_.interrupted = !outcome && outcome.error().code() == Code::kCancelled;
   if (!outcome && !summary_.interrupted) return tl::unexpected<Status>(std::move(outcome).error());

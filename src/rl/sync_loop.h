@@ -27,7 +27,8 @@ namespace rondo::rl {
 /// Where the loop tells people what happens. All calls come from the loop's thread.
 struct LoopObserver {
   std::function<void(std::string_view text)> message;  // a paragraph, with line ends
-  std::function<void(std::int64_t step, std::int64_t total, const metrics::StepRecord&, std::optional<double> eta_s)>
+  std::function<void(std::int64_t step, std::int64_t total, const metrics::StepRecord&,
+                     std::optional<double> eta_s)>
       step_done;
   /// Within a phase ("rollout", "evaluation"): responses done of all.
   std::function<void(std::string_view phase, std::int64_t done, std::int64_t total)> progress;
@@ -36,7 +37,7 @@ struct LoopObserver {
 /// How a run ended.
 struct LoopSummary {
   std::int64_t last_step = 0;
-  bool interrupted = false;  // by the flag; the last completed step is saved
+  bool interrupted = false;            // by the flag; the last completed step is saved
   std::optional<double> score_before;  // held-out mean score; only known to the process that began the run
   std::optional<double> score_after;
   std::string model_folder;  // the newest checkpoint
@@ -44,12 +45,13 @@ struct LoopSummary {
 };
 
 /// Runs GRPO to the end of the configured steps, going on from the run folder's newest checkpoint.
-/// What it computes depends on config, data and seed alone; a run that was killed and resumed writes the same deterministic metrics,
-/// rollouts and weights. One owner thread.
+/// What it computes depends on config, data and seed alone; a run that was killed and resumed writes the same
+/// deterministic metrics, rollouts and weights. One owner thread.
 class SyncLoop final {
  public:
   /// Loads model and data, opens the run folder, restores the newest checkpoint.
-  static Result<std::unique_ptr<SyncLoop>> create(const Config& config, const Clock& clock, LoopObserver observer,
+  static Result<std::unique_ptr<SyncLoop>> create(const Config& config, const Clock& clock,
+                                                  LoopObserver observer,
                                                   const std::atomic<bool>& interrupted);
   Result<LoopSummary> run();
 
@@ -82,8 +84,8 @@ class SyncLoop final {
   std::unique_ptr<PolicyUpdate> update_;
   std::optional<metrics::EtaEstimator> eta_;
   std::int64_t total_steps_ = 0;
-  std::int64_t completed_ = 0;     // last step that is trained and logged
-  std::int64_t saved_ = 0;         // step of the newest checkpoint
+  std::int64_t completed_ = 0;  // last step that is trained and logged
+  std::int64_t saved_ = 0;      // step of the newest checkpoint
   LoopSummary summary_;
 };
 

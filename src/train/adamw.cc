@@ -35,7 +35,8 @@ double tree_sum(std::vector<double> values) {
   return values.front();
 }
 
-AdamW::AdamW(const model::ParamLayout& layout, const kernels::Context& context) : layout_(&layout), context_(context) {
+AdamW::AdamW(const model::ParamLayout& layout, const kernels::Context& context)
+    : layout_(&layout), context_(context) {
   for (const model::ParamInfo& info : layout.params()) {
     const auto count = static_cast<std::size_t>(info.count());
     masters_.emplace_back(count);
@@ -75,8 +76,10 @@ double AdamW::grad_norm(const GradientSum& sum, double scale) const {
     const model::ParamInfo& info = layout_->params()[i];
     for (const model::ParamSlice& slice : info.slices) {
       const std::int64_t count = slice.rows * info.cols;
-      std::vector<double> blocks(static_cast<std::size_t>((count + kernels::kNormBlock - 1) / kernels::kNormBlock));
-      kernels::squared_norms(context_, sum.data(static_cast<model::ParamIndex>(i)) + slice.first_row * info.cols, count,
+      std::vector<double> blocks(
+          static_cast<std::size_t>((count + kernels::kNormBlock - 1) / kernels::kNormBlock));
+      kernels::squared_norms(context_,
+                             sum.data(static_cast<model::ParamIndex>(i)) + slice.first_row * info.cols, count,
                              scale, blocks);
       tensors[slice.name] = tree_sum(std::move(blocks));
     }
@@ -86,8 +89,8 @@ double AdamW::grad_norm(const GradientSum& sum, double scale) const {
   return std::sqrt(tree_sum(std::move(sums)));
 }
 
-Result<UpdateReport> AdamW::update(const OptimizerConfig& config, double lr, double normalizer, const GradientSum& sum,
-                                   model::Weights& weights) {
+Result<UpdateReport> AdamW::update(const OptimizerConfig& config, double lr, double normalizer,
+                                   const GradientSum& sum, model::Weights& weights) {
   RONDO_CHECK_GT(normalizer, 0.0);
   const double scale = kFixedPointUnit / normalizer;
   UpdateReport report;

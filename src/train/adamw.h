@@ -39,10 +39,10 @@ struct UpdateReport {
   double grad_norm = 0;  // of the normalised gradient, before clipping
 };
 
-/// Owns masters, first and second moments (fp32 [rows, cols] per parameter) and the count of updates. The weights that
-/// engine and trainer compute with are the masters rounded to their storage type.
-/// One owner thread; the arithmetic runs on the context's pool. An error of update() leaves everything unchanged, except
-/// kNumeric from rounding, after which masters and weights must be thrown away.
+/// Owns masters, first and second moments (fp32 [rows, cols] per parameter) and the count of updates. The
+/// weights that engine and trainer compute with are the masters rounded to their storage type. One owner
+/// thread; the arithmetic runs on the context's pool. An error of update() leaves everything unchanged,
+/// except kNumeric from rounding, after which masters and weights must be thrown away.
 class AdamW final {
  public:
   /// Which of the three arrays of a parameter.
@@ -56,9 +56,10 @@ class AdamW final {
   std::span<const float> state(State which, model::ParamIndex i) const;
   std::size_t bytes() const;
 
-  /// Applies one update with gradient = sum * 2^-36 / normalizer at learning rate `lr`, and stores the new weights.
-  Result<UpdateReport> update(const OptimizerConfig& config, double lr, double normalizer, const GradientSum& sum,
-                              model::Weights& weights);
+  /// Applies one update with gradient = sum * 2^-36 / normalizer at learning rate `lr`, and stores the new
+  /// weights.
+  Result<UpdateReport> update(const OptimizerConfig& config, double lr, double normalizer,
+                              const GradientSum& sum, model::Weights& weights);
 
   /// Rounds all masters into `weights`.
   Result<void> store_weights(model::Weights& weights) const;
@@ -80,7 +81,8 @@ enum class LrScheduler : std::uint8_t { kConstant, kLinear, kCosine };
 
 constexpr auto enum_names(LrScheduler) {
   using enum LrScheduler;
-  return std::array{std::pair{kConstant, "constant"}, std::pair{kLinear, "linear"}, std::pair{kCosine, "cosine"}};
+  return std::array{std::pair{kConstant, "constant"}, std::pair{kLinear, "linear"},
+                    std::pair{kCosine, "cosine"}};
 }
 
 struct LrScheduleConfig {
@@ -92,12 +94,13 @@ struct LrScheduleConfig {
   void visit(V& v) {
     v.field("lr_scheduler_type", lr_scheduler_type, "Course of the learning rate after warm-up.");
     v.field("lr_warmup_steps", lr_warmup_steps, "Steps of linear warm-up.", {.min = 0});
-    v.field("min_lr_ratio", min_lr_ratio, "Learning rate at the end, as a share of lr.", {.min = 0, .max = 1});
+    v.field("min_lr_ratio", min_lr_ratio, "Learning rate at the end, as a share of lr.",
+            {.min = 0, .max = 1});
   }
 };
 
-/// The learning rate of global step `step` (1-based) of `total_steps`: linear warm-up from lr / warmup_steps, then the
-/// schedule.
+/// The learning rate of global step `step` (1-based) of `total_steps`: linear warm-up from lr / warmup_steps,
+/// then the schedule.
 double scheduled_lr(const LrScheduleConfig& config, double lr, std::int64_t step, std::int64_t total_steps);
 
 }  // namespace rondo::train

@@ -11,8 +11,8 @@
 
 namespace rondo::train {
 
-/// Hands out uninitialised fp32 buffers and takes them back. Counts what is out and its peak. One owner thread; handles
-/// must not outlive the pool.
+/// Hands out uninitialised fp32 buffers and takes them back. Counts what is out and its peak. One owner
+/// thread; handles must not outlive the pool.
 class BufferPool final {
  public:
   class Handle final {

@@ -19,10 +19,10 @@ GradientSum::GradientSum(const model::ParamLayout& layout, const kernels::Contex
 void GradientSum::reset() {
   poisoned_ = false;
   for (auto& sum : sums_) {
-    context_.pool->parallel_for(static_cast<std::int64_t>(sum.size()), kGrain,
-                                [&](std::int64_t begin, std::int64_t end) {
-                                  std::memset(sum.data() + begin, 0, static_cast<std::size_t>(end - begin) * 8);
-                                });
+    context_.pool->parallel_for(
+        static_cast<std::int64_t>(sum.size()), kGrain, [&](std::int64_t begin, std::int64_t end) {
+          std::memset(sum.data() + begin, 0, static_cast<std::size_t>(end - begin) * 8);
+        });
   }
 }
 
@@ -30,12 +30,14 @@ Result<void> GradientSum::check(bool ok, model::ParamIndex i) {
   poisoned_ = poisoned_ || !ok;
   if (!poisoned_) return {};
   return fail(Code::kNumeric,
-              "the gradient of '{}' is not a number or left the range of the sum; lower the learning rate, or look at "
+              "the gradient of '{}' is not a number or left the range of the sum; lower the learning rate, "
+              "or look at "
               "the rewards and the model of this step",
               (*layout_)[i].name);
 }
 
-Result<void> GradientSum::add(model::ParamIndex i, std::int64_t first_row, std::int64_t rows, const float* values) {
+Result<void> GradientSum::add(model::ParamIndex i, std::int64_t first_row, std::int64_t rows,
+                              const float* values) {
   const std::int64_t cols = (*layout_)[i].cols;
   std::int64_t* sum = sums_[static_cast<std::size_t>(i)].data() + first_row * cols;
   std::atomic<bool> ok{true};
@@ -53,7 +55,8 @@ Result<void> GradientSum::add_rows(model::ParamIndex i, std::span<const Token> r
   context_.pool->parallel_for(cols, kernels::kPanel, [&](std::int64_t begin, std::int64_t end) {
     for (std::size_t m = 0; m < rows.size(); ++m) {
       const float* row = values + static_cast<std::int64_t>(m) * cols;
-      if (!context_.table->fixed_point_add(sum + rows[m] * cols + begin, row + begin, end - begin)) ok = false;
+      if (!context_.table->fixed_point_add(sum + rows[m] * cols + begin, row + begin, end - begin))
+        ok = false;
     }
   });
   return check(ok, i);

@@ -13,8 +13,8 @@
 
 namespace rondo::train {
 
-/// Holds, per parameter, the sum of unnormalised unit gradients in units of 2^-36 [rows, cols]. The order of additions changes
-/// no bit. One owner thread; the additions run on its pool.
+/// Holds, per parameter, the sum of unnormalised unit gradients in units of 2^-36 [rows, cols]. The order of
+/// additions changes no bit. One owner thread; the additions run on its pool.
 ///
 /// A NaN or an overflow poisons the sum: add() returns kNumeric and every later add() too, until reset().
 class GradientSum final {

@@ -19,8 +19,8 @@ struct Head::Chunk {
         stats(static_cast<std::size_t>(count)) {
     const auto& targets = unit.targets();
     const auto by_row = [](const Target& t, std::int64_t row) { return t.head_row < row; };
-    target_begin = static_cast<std::size_t>(
-        std::lower_bound(targets.begin(), targets.end(), first, by_row) - targets.begin());
+    target_begin = static_cast<std::size_t>(std::lower_bound(targets.begin(), targets.end(), first, by_row) -
+                                            targets.begin());
     target_end = static_cast<std::size_t>(
         std::lower_bound(targets.begin(), targets.end(), first + count, by_row) - targets.begin());
   }
@@ -34,10 +34,13 @@ struct Head::Chunk {
   std::size_t target_begin, target_end;
 
   const Target& target(std::size_t i) const { return rows->targets()[i]; }
-  std::int32_t unit_row(std::int64_t i) const { return rows->head_rows()[static_cast<std::size_t>(first + i)]; }
+  std::int32_t unit_row(std::int64_t i) const {
+    return rows->head_rows()[static_cast<std::size_t>(first + i)];
+  }
 };
 
-Result<void> Head::forward(Chunk& chunk, const float* hidden, float temperature, std::span<TargetScore> scores) {
+Result<void> Head::forward(Chunk& chunk, const float* hidden, float temperature,
+                           std::span<TargetScore> scores) {
   const model::ModelSpec& spec = model_->spec();
   for (std::int64_t i = 0; i < chunk.count; ++i)
     std::memcpy(chunk.hidden.data() + i * spec.hidden,
@@ -56,12 +59,14 @@ Result<void> Head::forward(Chunk& chunk, const float* hidden, float temperature,
     const float x = chunk.logits.data()[row * spec.vocab + chunk.target(t).token] / temperature;
     scores[t] = {kernels::logprob_of(ops, stats, x), kernels::entropy_of(ops, stats)};
     if (!std::isfinite(scores[t].logprob))
-      return fail(Code::kNumeric, "the logits of a training row are not finite; the model has diverged or is damaged");
+      return fail(Code::kNumeric,
+                  "the logits of a training row are not finite; the model has diverged or is damaged");
   }
   return {};
 }
 
-void Head::logit_grads(Chunk& chunk, float temperature, std::span<const TargetScore> scores, const Loss& loss) {
+void Head::logit_grads(Chunk& chunk, float temperature, std::span<const TargetScore> scores,
+                       const Loss& loss) {
   const std::int64_t vocab = model_->spec().vocab;
   std::vector<TargetGrad> grads;
   std::vector<TargetGrad> row_sums(static_cast<std::size_t>(chunk.count), TargetGrad{0, 0});
@@ -71,7 +76,8 @@ void Head::logit_grads(Chunk& chunk, float temperature, std::span<const TargetSc
     sum.dlogprob += grads.back().dlogprob;
     sum.dentropy += grads.back().dentropy;
   }
-  // A row may predict several tokens (the prompt's last row does): the shared part once, then each target's own.
+  // A row may predict several tokens (the prompt's last row does): the shared part once, then each target's
+  // own.
   std::vector<kernels::SoftmaxGradArgs> args;
   for (std::int64_t i = 0; i < chunk.count; ++i) {
     float* row = chunk.logits.data() + i * vocab;
@@ -88,7 +94,8 @@ void Head::logit_grads(Chunk& chunk, float temperature, std::span<const TargetSc
   kernels::softmax_grad(workspace_->context, args);
   for (std::size_t t = chunk.target_begin; t < chunk.target_end; ++t) {
     const std::int64_t row = chunk.target(t).head_row - chunk.first;
-    chunk.logits.data()[row * vocab + chunk.target(t).token] += grads[t - chunk.target_begin].dlogprob / temperature;
+    chunk.logits.data()[row * vocab + chunk.target(t).token] +=
+        grads[t - chunk.target_begin].dlogprob / temperature;
   }
 }
 
@@ -108,8 +115,8 @@ void Head::input_grad(const Chunk& chunk, float* dhidden) {
   kernels::matmul(workspace_->context, transposed(), chunk.logits.data(), spec.vocab, chunk.count, dx.data(),
                   spec.hidden, nullptr, model_->orders().head_input);
   for (std::int64_t i = 0; i < chunk.count; ++i)
-    std::memcpy(dhidden + static_cast<std::int64_t>(chunk.unit_row(i)) * spec.hidden, dx.data() + i * spec.hidden,
-                static_cast<std::size_t>(spec.hidden) * sizeof(float));
+    std::memcpy(dhidden + static_cast<std::int64_t>(chunk.unit_row(i)) * spec.hidden,
+                dx.data() + i * spec.hidden, static_cast<std::size_t>(spec.hidden) * sizeof(float));
 }
 
 Result<void> Head::score(const UnitRows& rows, const float* hidden, float temperature,
@@ -127,7 +134,8 @@ Result<void> Head::score_and_grad(const UnitRows& rows, const float* hidden, flo
                                   GradientSum& sum) {
   const model::ModelSpec& spec = model_->spec();
   const model::ParamIndex head = model_->layout().head();
-  std::memset(dhidden, 0, static_cast<std::size_t>(rows.rows()) * static_cast<std::size_t>(spec.hidden) * sizeof(float));
+  std::memset(dhidden, 0,
+              static_cast<std::size_t>(rows.rows()) * static_cast<std::size_t>(spec.hidden) * sizeof(float));
   BufferPool::Handle dw = workspace_->pool.acquire(model_->layout()[head].count());
   const auto head_rows = static_cast<std::int64_t>(rows.head_rows().size());
   for (std::int64_t first = 0; first < head_rows; first += kHeadRows) {

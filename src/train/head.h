@@ -1,5 +1,5 @@
-// Head: the output projection over a unit's predicted tokens, in row chunks, so that logits over the vocabulary never
-// exist for more than kHeadRows rows.
+// Head: the output projection over a unit's predicted tokens, in row chunks, so that logits over the
+// vocabulary never exist for more than kHeadRows rows.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +30,22 @@ struct TargetGrad {
   float dentropy;
 };
 
-/// Log-probabilities, entropies and their gradients over one model's output projection. Keeps the transposed projection
-/// until the weights change. One owner thread.
+/// Log-probabilities, entropies and their gradients over one model's output projection. Keeps the transposed
+/// projection until the weights change. One owner thread.
 class Head final {
  public:
   Head(const model::Model& model, Workspace& workspace) : model_(&model), workspace_(&workspace) {}
 
   /// Scores all targets of a unit. `hidden` is [unit rows, hidden], after the final norm; `scores` [targets].
-  Result<void> score(const UnitRows& rows, const float* hidden, float temperature, std::span<TargetScore> scores);
+  Result<void> score(const UnitRows& rows, const float* hidden, float temperature,
+                     std::span<TargetScore> scores);
 
-  /// The same, and `loss(target index, score)` says what goes back: writes d loss / d hidden (zero where the head reads no
-  /// row) and adds the projection's gradient to `sum`. The chunks continue one chain.
+  /// The same, and `loss(target index, score)` says what goes back: writes d loss / d hidden (zero where the
+  /// head reads no row) and adds the projection's gradient to `sum`. The chunks continue one chain.
   using Loss = std::function<TargetGrad(std::size_t, const TargetScore&)>;
   Result<void> score_and_grad(const UnitRows& rows, const float* hidden, float temperature,
-                              std::span<TargetScore> scores, const Loss& loss, float* dhidden, GradientSum& sum);
+                              std::span<TargetScore> scores, const Loss& loss, float* dhidden,
+                              GradientSum& sum);
 
   /// To be called whenever the weights have changed.
   void weights_changed() { transposed_valid_ = false; }

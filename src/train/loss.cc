@@ -38,7 +38,8 @@ bool all_equal(std::span<const double> values) {
 
 }  // namespace
 
-TokenLoss token_loss(const LossConfig& config, float logprob, float old_logprob, float ref_logprob, float advantage) {
+TokenLoss token_loss(const LossConfig& config, float logprob, float old_logprob, float ref_logprob,
+                     float advantage) {
   TokenLoss out;
   const float log_ratio = std::clamp(logprob - old_logprob, -kMaxLogRatio, kMaxLogRatio);
   out.ratio = contract_exp(log_ratio);

@@ -27,7 +27,9 @@ enum class KlType : std::uint8_t {
   kLowVarKl,  // k3 = exp(-d) + d - 1 (Schulman, "Approximating KL divergence"), clamped as verl does
 };
 
-constexpr auto enum_names(KlType) { return std::array{std::pair{KlType::kLowVarKl, "low_var_kl"}}; }
+constexpr auto enum_names(KlType) {
+  return std::array{std::pair{KlType::kLowVarKl, "low_var_kl"}};
+}
 
 struct LossConfig {
   float clip_ratio_low = 0.2f;
@@ -39,7 +41,8 @@ struct LossConfig {
 
   template <class V>
   void visit(V& v) {
-    v.field("clip_ratio_low", clip_ratio_low, "The ratio is clipped below at 1 - this.", {.min = 0, .below = 1});
+    v.field("clip_ratio_low", clip_ratio_low, "The ratio is clipped below at 1 - this.",
+            {.min = 0, .below = 1});
     v.field("clip_ratio_high", clip_ratio_high, "The ratio is clipped above at 1 + this.", {.min = 0});
     v.field("kl_loss_coef", kl_loss_coef,
             "Weight of the KL to the reference model in the loss; 0 loads no reference model.", {.min = 0});
@@ -54,13 +57,14 @@ struct TokenLoss {
   float policy_loss = 0;  // -min(ratio * A, clip(ratio) * A)
   float kl = 0;           // k3, >= 0
   float ratio = 1;
-  bool clipped = false;   // the clip is active: no policy gradient
-  float dlogprob = 0;     // d(policy_loss + coef * kl) / d logprob
-  float dentropy = 0;     // -entropy_coeff
+  bool clipped = false;  // the clip is active: no policy gradient
+  float dlogprob = 0;    // d(policy_loss + coef * kl) / d logprob
+  float dentropy = 0;    // -entropy_coeff
 };
 
 /// `ref_logprob` is read only where kl_loss_coef > 0. The log-ratio is clamped to ±20.
-TokenLoss token_loss(const LossConfig& config, float logprob, float old_logprob, float ref_logprob, float advantage);
+TokenLoss token_loss(const LossConfig& config, float logprob, float old_logprob, float ref_logprob,
+                     float advantage);
 
 /// Options of the group advantage.
 struct AdvantageConfig {
@@ -75,8 +79,8 @@ struct AdvantageConfig {
   }
 };
 
-/// GRPO: (r - mean) / (std + adv_epsilon) within the group, std with n - 1. A group of one has mean 0 and std 1 (verl).
-/// A group whose rewards are all equal gets exact zeros.
+/// GRPO: (r - mean) / (std + adv_epsilon) within the group, std with n - 1. A group of one has mean 0 and std
+/// 1 (verl). A group whose rewards are all equal gets exact zeros.
 std::vector<float> group_advantages(const AdvantageConfig& config, std::span<const double> rewards);
 
 /// Weight of each token of a response of `tokens` tokens, and the mini-batch's normaliser.

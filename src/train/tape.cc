@@ -32,7 +32,9 @@ const float* Tape::data(Value v) const {
   return n.borrowed != nullptr ? n.borrowed : n.owned.data();
 }
 
-BufferPool::Handle Tape::take(Value v) { return std::move(node(v).owned); }
+BufferPool::Handle Tape::take(Value v) {
+  return std::move(node(v).owned);
+}
 
 Tape::Value Tape::rms_norm(Value x, ParamIndex weight) {
   const model::ModelSpec& spec = in_.model->spec();
@@ -59,8 +61,12 @@ Tape::Value Tape::linear(Value x, ParamIndex weight, Projection which) {
 
 Tape::Value Tape::linear_add(Value x, ParamIndex weight, ResidualProjection which, Value residual) {
   const kernels::PackedMatrix& w = in_.model->weights().matrix(weight);
-  records_.push_back(
-      {.op = Op::kLinearAdd, .in = x, .out = 0, .residual = residual, .weight = weight, .residual_projection = which});
+  records_.push_back({.op = Op::kLinearAdd,
+                      .in = x,
+                      .out = 0,
+                      .residual = residual,
+                      .weight = weight,
+                      .residual_projection = which});
   if (mode_ == Mode::kReplay && which == ResidualProjection::kDown) {
     nodes_.emplace_back().width = w.rows();
     records_.back().out = static_cast<Value>(nodes_.size() - 1);
@@ -134,17 +140,16 @@ Tape::Value Tape::attention(std::int32_t /*layer*/, Value qkv) {
   kernels::kv_store(ctx(), store, spans.first(1));  // the prompt, before its tail is copied to the samples
   copy_prompt_tail(kv_);
   kernels::kv_store(ctx(), store, spans.subspan(1));
-  kernels::attention(ctx(),
-                     {.kv = &kv_,
-                      .spans = spans,
-                      .kv_head = 0,
-                      .heads = spec.heads,
-                      .scale = spec.attention_scale(),
-                      .q = rows_qkv,
-                      .ldq = spec.qkv_width(),
-                      .out = mutable_data(out),
-                      .ldo = spec.q_width(),
-                      .stats = attention_stats_.data()});
+  kernels::attention(ctx(), {.kv = &kv_,
+                             .spans = spans,
+                             .kv_head = 0,
+                             .heads = spec.heads,
+                             .scale = spec.attention_scale(),
+                             .q = rows_qkv,
+                             .ldq = spec.qkv_width(),
+                             .out = mutable_data(out),
+                             .ldo = spec.q_width(),
+                             .stats = attention_stats_.data()});
   records_.push_back({.op = Op::kAttention, .in = qkv, .out = out});
   return out;
 }

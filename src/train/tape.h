@@ -1,5 +1,5 @@
-// Tape: the trainer's Ops policy for model::decoder_layer. It runs the operations on a unit's rows, records them, and
-// plays them backwards.
+// Tape: the trainer's Ops policy for model::decoder_layer. It runs the operations on a unit's rows, records
+// them, and plays them backwards.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct TapeInputs {
   Workspace* workspace;
 };
 
-/// Runs decoder operations forward on the rows of a unit and keeps what backward needs, for a stretch of the decoder (one
-/// layer, or the final norm). Values are matrices [unit rows, width], fp32. Replaying a stretch on the same input gives the
-/// same bits, so a tape may be thrown away after the forward pass and made again for the backward pass.
-/// One owner thread. An error leaves the tape unusable.
+/// Runs decoder operations forward on the rows of a unit and keeps what backward needs, for a stretch of the
+/// decoder (one layer, or the final norm). Values are matrices [unit rows, width], fp32. Replaying a stretch
+/// on the same input gives the same bits, so a tape may be thrown away after the forward pass and made again
+/// for the backward pass. One owner thread. An error leaves the tape unusable.
 class Tape final {
  public:
   using Value = std::int32_t;
 
-  /// kReplay: the stretch's result is known already, so the closing down projection is recorded but not computed
-  /// again.
+  /// kReplay: the stretch's result is known already, so the closing down projection is recorded but not
+  /// computed again.
   enum class Mode : std::uint8_t { kForward, kReplay };
 
   Tape(const TapeInputs& inputs, Mode mode) : in_(inputs), mode_(mode) {}
@@ -53,8 +53,8 @@ class Tape final {
   /// Takes a value's buffer out of the tape; it must be the result of the last operation.
   BufferPool::Handle take(Value v);
 
-  /// Given d loss / d out [rows, width of out], adds the gradients of all parameters used to `sum` and returns
-  /// d loss / d input.
+  /// Given d loss / d out [rows, width of out], adds the gradients of all parameters used to `sum` and
+  /// returns d loss / d input.
   Result<BufferPool::Handle> backward(Value out, BufferPool::Handle dout, GradientSum& sum);
 
  private:

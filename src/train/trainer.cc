@@ -26,7 +26,8 @@ constexpr int kUpdatesDigits = 4;
 
 std::vector<float> encode_updates(std::int64_t updates) {
   std::vector<float> digits;
-  for (int i = 0; i < kUpdatesDigits; ++i) digits.push_back(static_cast<float>((updates >> (16 * i)) & 0xFFFF));
+  for (int i = 0; i < kUpdatesDigits; ++i)
+    digits.push_back(static_cast<float>((updates >> (16 * i)) & 0xFFFF));
   return digits;
 }
 
@@ -63,7 +64,9 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const Config& config, model::Mo
   return trainer;
 }
 
-void Trainer::zero_grad() { gradient_.reset(); }
+void Trainer::zero_grad() {
+  gradient_.reset();
+}
 
 Result<UnitReport> Trainer::accumulate(const TrainUnit& unit, const LossConfig& loss, float temperature) {
   return pass_.accumulate(unit, loss, temperature, gradient_);
@@ -97,11 +100,12 @@ Result<void> Trainer::save_state(const fs::path& file) const {
   const std::vector<float> updates = encode_updates(optimizer_.updates());
   tensors.push_back({kUpdatesName, hf::DType::kFp32, {kUpdatesDigits}});
   sources[kUpdatesName] = {updates};
-  return hf::write_safetensors(file, tensors, [&](const hf::TensorSpec& tensor, std::span<float> out) -> Result<void> {
-    const std::span<const float> values = sources.at(tensor.name).values;
-    std::copy(values.begin(), values.end(), out.begin());
-    return {};
-  });
+  return hf::write_safetensors(file, tensors,
+                               [&](const hf::TensorSpec& tensor, std::span<float> out) -> Result<void> {
+                                 const std::span<const float> values = sources.at(tensor.name).values;
+                                 std::copy(values.begin(), values.end(), out.begin());
+                                 return {};
+                               });
 }
 
 Result<void> Trainer::load_state(const fs::path& path) {
@@ -109,9 +113,11 @@ Result<void> Trainer::load_state(const fs::path& path) {
   const auto read = [&](const std::string& name, std::vector<std::int64_t> shape,
                         std::span<float> out) -> Result<void> {
     RONDO_ASSIGN(const hf::TensorView view, file->find(name));
-    if (view.dtype != hf::DType::kFp32 || !std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end()))
-      return fail(Code::kInvalidArgument, "{}: '{}' is not of this model; resume with the model the run began with",
-                  path.string(), name);
+    if (view.dtype != hf::DType::kFp32 ||
+        !std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end()))
+      return fail(Code::kInvalidArgument,
+                  "{}: '{}' is not of this model; resume with the model the run began with", path.string(),
+                  name);
     hf::widen(view, 0, out);
     return {};
   };

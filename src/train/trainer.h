@@ -20,11 +20,12 @@
 
 namespace rondo::train {
 
-/// Trains one model in place. The model's weights change in update() and load_state() alone; whoever reads them (an engine)
-/// must be idle then, and drops what it computed from them. One owner thread, which owns the context's pool too.
+/// Trains one model in place. The model's weights change in update() and load_state() alone; whoever reads
+/// them (an engine) must be idle then, and drops what it computed from them. One owner thread, which owns the
+/// context's pool too.
 ///
-/// Life of an optimiser step: zero_grad(); accumulate() each unit, in any order; update(). An error of accumulate() poisons
-/// the step until zero_grad().
+/// Life of an optimiser step: zero_grad(); accumulate() each unit, in any order; update(). An error of
+/// accumulate() poisons the step until zero_grad().
 class Trainer final {
  public:
   struct Config {
@@ -34,17 +35,20 @@ class Trainer final {
     template <class V>
     void visit(V& v) {
       v.field("unit_tokens", unit_tokens,
-              "A group with more rows than this (the prompt counted once) is split by sample into several units. Part of "
+              "A group with more rows than this (the prompt counted once) is split by sample into several "
+              "units. Part of "
               "the definition of the gradient.",
               {.min = 1});
       v.field("activation_memory", activation_memory,
-              "Layer activations kept for the backward pass; those beyond are computed again. Changes speed alone.");
+              "Layer activations kept for the backward pass; those beyond are computed again. Changes speed "
+              "alone.");
     }
   };
 
   /// Masters start as the exact values in the model folder.
   static Result<std::unique_ptr<Trainer>> create(const Config& config, model::Model& model,
-                                                 const hf::ModelWeightsReader& masters, const kernels::Context& context);
+                                                 const hf::ModelWeightsReader& masters,
+                                                 const kernels::Context& context);
 
   void zero_grad();
   Result<UnitReport> accumulate(const TrainUnit& unit, const LossConfig& loss, float temperature);
@@ -58,15 +62,15 @@ class Trainer final {
 
   /// Writes masters, moments and the count of updates to `file` (safetensors), durable.
   Result<void> save_state(const std::filesystem::path& file) const;
-  /// Restores them bit for bit and stores the weights. kDataLoss or kInvalidArgument if the file is not this model's state;
-  /// the trainer must then be thrown away.
+  /// Restores them bit for bit and stores the weights. kDataLoss or kInvalidArgument if the file is not this
+  /// model's state; the trainer must then be thrown away.
   Result<void> load_state(const std::filesystem::path& file);
 
   /// Bytes held, by purpose, for the memory ledger.
   struct Memory {
-    std::size_t optimizer;      // masters and moments
-    std::size_t gradient;       // fixed-point sum
-    std::size_t activations;    // peak of the buffer pool
+    std::size_t optimizer;    // masters and moments
+    std::size_t gradient;     // fixed-point sum
+    std::size_t activations;  // peak of the buffer pool
   };
   Memory memory() const;
 

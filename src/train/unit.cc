@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::int32_t kBlock = kernels::kAttentionBlock;
 
-std::int32_t size32(const std::vector<Token>& tokens) { return static_cast<std::int32_t>(tokens.size()); }
+std::int32_t size32(const std::vector<Token>& tokens) {
+  return static_cast<std::int32_t>(tokens.size());
+}
 
 // Rows of a sample: all its tokens but the last.
 std::int32_t sample_rows(const TrainSample& sample) {
@@ -67,7 +69,8 @@ void UnitRows::add_sample(const TrainUnit& unit, std::int32_t sample) {
 }
 
 void UnitRows::add_targets(const TrainUnit& unit) {
-  // The prompt's last row predicts the first token of every sample; a sample's row i predicts its token i + 1.
+  // The prompt's last row predicts the first token of every sample; a sample's row i predicts its token i
+  // + 1.
   head_rows_.push_back(size32(unit.prompt) - 1);
   for (std::size_t s = 0; s < unit.samples.size(); ++s)
     if (!unit.samples[s].tokens.empty())

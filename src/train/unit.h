@@ -19,8 +19,8 @@ struct TrainSample {
   float weight = 1;  // of each of its tokens in the loss, before the step's normaliser
 };
 
-/// A prompt and (a split of) its group of responses. Its gradient is the sum over its tokens, computed over its rows:
-/// the prompt once, then the samples in index order.
+/// A prompt and (a split of) its group of responses. Its gradient is the sum over its tokens, computed over
+/// its rows: the prompt once, then the samples in index order.
 struct TrainUnit {
   std::vector<Token> prompt;  // at least one token
   std::vector<TrainSample> samples;
@@ -34,8 +34,8 @@ struct Target {
   Token token;
 };
 
-/// The rows of a unit: tokens and positions, spans and block tables for attention over a scratch KV pool, and which
-/// rows the head reads. A sample's last token has no row, since nothing is predicted after it.
+/// The rows of a unit: tokens and positions, spans and block tables for attention over a scratch KV pool, and
+/// which rows the head reads. A sample's last token has no row, since nothing is predicted after it.
 class UnitRows final {
  public:
   explicit UnitRows(const TrainUnit& unit);
@@ -79,8 +79,8 @@ class UnitRows final {
   std::vector<Target> targets_;
 };
 
-/// Splits a group into units of at most `unit_tokens` rows (prompt counted once per unit), by sample index: the partition
-/// follows from lengths alone. A sample that is longer still is a unit of its own.
+/// Splits a group into units of at most `unit_tokens` rows (prompt counted once per unit), by sample index:
+/// the partition follows from lengths alone. A sample that is longer still is a unit of its own.
 std::vector<TrainUnit> split_group(TrainUnit group, std::int64_t unit_tokens);
 
 }  // namespace rondo::train

@@ -57,7 +57,8 @@ Result<void> UnitPass::check_tokens(const TrainUnit& unit) const {
   }
   if (!valid)
     return fail(Code::kInvalidArgument,
-                "a prompt or response to train on is empty or holds a token id outside the vocabulary of {}", spec.vocab);
+                "a prompt or response to train on is empty or holds a token id outside the vocabulary of {}",
+                spec.vocab);
   if (unit.prompt.size() + longest > static_cast<std::size_t>(spec.max_positions))
     return fail(Code::kInvalidArgument, "a sequence of {} tokens exceeds the model's {} positions",
                 unit.prompt.size() + longest, spec.max_positions);
@@ -81,7 +82,8 @@ Result<UnitPass::Forward> UnitPass::forward(const UnitRows& rows, bool keep) {
   for (std::int32_t l = 0; l < spec.layers; ++l) {
     const std::size_t before = workspace_->pool.bytes_in_use();
     Tape tape(tape_inputs(rows), Tape::Mode::kForward);
-    const Tape::Value out = model::decoder_layer(tape, model_->layout(), l, tape.input(x.data(), spec.hidden));
+    const Tape::Value out =
+        model::decoder_layer(tape, model_->layout(), l, tape.input(x.data(), spec.hidden));
     BufferPool::Handle next = tape.take(out);
     if (keep) {
       Forward::Layer& layer = result.layers.emplace_back();
@@ -119,15 +121,15 @@ Result<std::vector<std::vector<float>>> UnitPass::logprobs(const TrainUnit& unit
 
 namespace {
 
-void report_token(UnitReport& report, const LossConfig& config, const TrainSample& sample, const TokenLoss& loss,
-                  const TargetScore& score, float old_logprob) {
+void report_token(UnitReport& report, const LossConfig& config, const TrainSample& sample,
+                  const TokenLoss& loss, const TargetScore& score, float old_logprob) {
   const double weight = sample.weight;
   ++report.tokens;
   report.weighted_policy_loss += weight * loss.policy_loss;
   report.weighted_kl += weight * loss.kl;
   report.weighted_entropy += weight * score.entropy;
-  report.weighted_loss += weight * (loss.policy_loss + config.kl_loss_coef * loss.kl -
-                                    config.entropy_coeff * score.entropy);
+  report.weighted_loss +=
+      weight * (loss.policy_loss + config.kl_loss_coef * loss.kl - config.entropy_coeff * score.entropy);
   report.ppo_kl += double{old_logprob} - score.logprob;
   if (loss.clipped) ++(loss.ratio < 1 ? report.clipped_low : report.clipped_high);
   report.max_ratio_error = std::max(report.max_ratio_error, std::fabs(loss.ratio - 1.0f));
@@ -154,13 +156,14 @@ Result<UnitReport> UnitPass::accumulate(const TrainUnit& unit, const LossConfig&
   };
   std::vector<TargetScore> scores(rows.targets().size());
   BufferPool::Handle dhidden = workspace_->pool.acquire(std::int64_t{rows.rows()} * model_->spec().hidden);
-  RONDO_TRY(head_.score_and_grad(rows, pass.final_tape->data(pass.hidden), temperature, scores, loss, dhidden.data(),
-                                 sum));
+  RONDO_TRY(head_.score_and_grad(rows, pass.final_tape->data(pass.hidden), temperature, scores, loss,
+                                 dhidden.data(), sum));
   RONDO_TRY(backward(pass, rows, std::move(dhidden), sum));
   return report;
 }
 
-Result<void> UnitPass::backward(Forward& pass, const UnitRows& rows, BufferPool::Handle dhidden, GradientSum& sum) {
+Result<void> UnitPass::backward(Forward& pass, const UnitRows& rows, BufferPool::Handle dhidden,
+                                GradientSum& sum) {
   const std::int64_t hidden = model_->spec().hidden;
   RONDO_ASSIGN(BufferPool::Handle dx, pass.final_tape->backward(pass.hidden, std::move(dhidden), sum));
   pass.last.release();

@@ -16,24 +16,27 @@
 
 namespace rondo::train {
 
-/// Sums over the trained tokens of one unit, in target order; adding units in issue order keeps the totals deterministic.
+/// Sums over the trained tokens of one unit, in target order; adding units in issue order keeps the totals
+/// deterministic.
 struct UnitReport {
   std::int64_t tokens = 0;
-  double weighted_loss = 0;  // sum of weight * (policy_loss + coef * kl - coef * entropy); divide by the normaliser
+  double weighted_loss =
+      0;  // sum of weight * (policy_loss + coef * kl - coef * entropy); divide by the normaliser
   double weighted_policy_loss = 0;
   double weighted_kl = 0;
   double weighted_entropy = 0;
   double ppo_kl = 0;  // sum of old_logprob - logprob
   std::int64_t clipped_low = 0;
   std::int64_t clipped_high = 0;
-  float max_ratio_error = 0;    // max |ratio - 1|
-  float max_logprob_error = 0;  // max |logprob - old_logprob|: 0 exactly while the policy is the one that sampled
+  float max_ratio_error = 0;  // max |ratio - 1|
+  float max_logprob_error =
+      0;  // max |logprob - old_logprob|: 0 exactly while the policy is the one that sampled
 
   void add(const UnitReport& other);
 };
 
-/// Runs units through a model that it does not own. Layer activations are kept up to `activation_bytes` and recomputed
-/// beyond, which changes no bit. One owner thread.
+/// Runs units through a model that it does not own. Layer activations are kept up to `activation_bytes` and
+/// recomputed beyond, which changes no bit. One owner thread.
 class UnitPass final {
  public:
   UnitPass(const model::Model& model, Workspace& workspace, std::size_t activation_bytes);
@@ -42,7 +45,8 @@ class UnitPass final {
   Result<std::vector<std::vector<float>>> logprobs(const TrainUnit& unit, float temperature);
 
   /// Adds the unit's unnormalised gradient to `sum`. kNumeric on NaN or overflow: the sum is then poisoned.
-  Result<UnitReport> accumulate(const TrainUnit& unit, const LossConfig& loss, float temperature, GradientSum& sum);
+  Result<UnitReport> accumulate(const TrainUnit& unit, const LossConfig& loss, float temperature,
+                                GradientSum& sum);
 
   void weights_changed() { head_.weights_changed(); }
 
@@ -60,7 +64,8 @@ class UnitPass final {
   Head head_;
 };
 
-/// Whether the unit's loss is identically zero, so that it can be left out: no advantage, no KL, no entropy term.
+/// Whether the unit's loss is identically zero, so that it can be left out: no advantage, no KL, no entropy
+/// term.
 bool has_no_gradient(const TrainUnit& unit, const LossConfig& loss);
 
 }  // namespace rondo::train
