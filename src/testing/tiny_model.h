@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/id.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "kernels/ops.h"
