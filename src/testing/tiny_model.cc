@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/rng.h"
 #include "hf/model_config.h"
@@ -122,8 +123,9 @@ std::unique_ptr<model::Model> random_model(const model::ModelSpec& spec, std::ui
       const float uniform = scale * (2.0F * static_cast<float>(word) * 0x1p-32F - 1.0F);
       values[j] = params[i].is_vector ? 1.0F + uniform : uniform;
     }
-    static_cast<void>(
-        model->weights().store(static_cast<model::ParamIndex>(i), 0, params[i].rows, values.data()).value());
+    const auto stored =
+        model->weights().store(static_cast<model::ParamIndex>(i), 0, params[i].rows, values.data());
+    RONDO_CHECK(stored.has_value());
   }
   return model;
 }
