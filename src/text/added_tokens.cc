@@ -1,7 +1,5 @@
 #include "text/added_tokens.h"
 
-#include <algorithm>
-
 #include "text/unicode.h"
 #include "text/utf8.h"
 
@@ -20,7 +18,7 @@ std::size_t skip_spaces_back(std::string_view text, std::size_t from, std::size_
     if (!is_white_space(point.value)) break;
     from -= point.size;
   }
-  return std::max(from, limit);
+  return from;
 }
 
 std::size_t skip_spaces(std::string_view text, std::size_t from) {

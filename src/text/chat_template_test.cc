@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -128,6 +129,11 @@ TEST(ChatTemplateTest, SpellingsOfOneTemplateHaveOneForm) {
   EXPECT_EQ(template_form("{%- for m in ms -%}\n  {{- m.a }}{{ \"x\\n\" }}\n {%- endfor -%}\n"), form);
   EXPECT_EQ(template_form("{% for m in ms %}\n{{ m.a }}x\n    {% endfor %}\n"), form);
   EXPECT_EQ(template_form("{# why #}\n{% for m in ms %}{{ m.a }}x{{ '\\n' }}{% endfor %}"), form);
+}
+
+TEST(ChatTemplateTest, OneLineEndAtTheEndIsNotPrinted) {
+  EXPECT_EQ(template_form("{{ a }}\n"), template_form("{{ a }}"));
+  EXPECT_NE(template_form("{{ a }}\n\n"), template_form("{{ a }}"));
 }
 
 TEST(ChatTemplateTest, TemplatesThatPrintOtherThingsHaveOtherForms) {

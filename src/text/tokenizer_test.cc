@@ -196,6 +196,7 @@ TEST(TokenizerTest, RefusesNestingMadeToExhaustTheStack) {
   const auto deep = Tokenizer::from_json(fixture_json(R"({"pre_tokenizer": )" + open + close + "}"));
   ASSERT_FALSE(deep.has_value());
   EXPECT_EQ(deep.error().code(), Code::kUnsupported);
+  EXPECT_THAT(deep.error().message(), HasSubstr("nested too deeply"));
 }
 
 RC_GTEST_PROP(TokenizerTest, DecodeInvertsEncode, (const std::string& bytes)) {
