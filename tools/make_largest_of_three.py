@@ -15,7 +15,7 @@ import os
 import sys
 
 DATA_SOURCE = "rondo/largest_of_three"
-EXAMPLES = ((42, 51, 35), (17, 23, 88))
+EXAMPLES = ((42, 51, 35), (23, 71, 68))
 LOWEST, HIGHEST = 10, 99
 
 

@@ -23,9 +23,9 @@ TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "to
 # The first held-out prompt in ChatML without a system turn, ready for the answer.
 PINNED_IDS = [
     1, 4093, 198, 60, 938, 381, 282, 216, 36, 34, 28, 216, 37, 33, 28, 216, 35, 37, 47, 2, 198, 1, 520,
-    9531, 198, 37, 33, 2, 198, 1, 4093, 198, 60, 938, 381, 282, 216, 33, 39, 28, 216, 34, 35, 28, 216, 40,
-    40, 47, 2, 198, 1, 520, 9531, 198, 40, 40, 2, 198, 1, 4093, 198, 60, 938, 381, 282, 216, 41, 33, 28,
-    216, 33, 38, 28, 216, 41, 40, 47, 2, 198, 1, 520, 9531, 198]
+    9531, 198, 37, 33, 2, 198, 1, 4093, 198, 60, 938, 381, 282, 216, 34, 35, 28, 216, 39, 33, 28, 216,
+    38, 40, 47, 2, 198, 1, 520, 9531, 198, 39, 33, 2, 198, 1, 4093, 198, 60, 938, 381, 282, 216, 41, 33,
+    28, 216, 33, 38, 28, 216, 41, 40, 47, 2, 198, 1, 520, 9531, 198]
 
 
 def expect(condition, message):
@@ -158,8 +158,8 @@ def check_largest_of_three(probe, model, folder):
     def numbers(question):
         return tuple(sorted(int(n) for n in re.fullmatch(r"Largest of (\d\d), (\d\d), (\d\d)\?", question).groups()))
 
-    digests = {"test": "98422f3d1e43f2719d0cde1f8635096cfe6fa796449be11d778ec8a425f3fc83",
-               "train": "24039d35b6414745ee5613834bcacb87891e196b0b20242c62ff73cf9240406f"}
+    digests = {"test": "f7efa8c0f0199e0af66f684d69fc09ed9d3f366da23f336da32afa71d93e4377",
+               "train": "8fbbb2b597ca030369c7fc20cef9ea834b4063e0f62fcefb4400e3c167278bf9"}
     rows = check_generator(probe, "make_largest_of_three.py", numbers, digests, folder)
     for row in rows:
         three = numbers(row["prompt"][-1]["content"])
