@@ -16,8 +16,12 @@ fi
 printf '== layers\n'
 python3 tools/check_layers.py
 
+printf '== docs/configuration.md\n'
+rondo_build release rondo >/dev/null
+./build/release/src/cli/rondo config --markdown | diff - docs/configuration.md ||
+  { echo "docs/configuration.md is out of date: rondo config --markdown > docs/configuration.md" >&2; exit 1; }
+
 printf '== clang-tidy\n'
-[ -f build/release/compile_commands.json ] || cmake --preset release >/dev/null
 # Tests are compiled with all warnings but not analysed: the analyser needs minutes for each RapidCheck file.
 printf '%s\n' "${files[@]}" | grep '\.cc$' | grep -vE '_(test|fuzz|bench|probe)\.cc$|^src/testing/' |
   xargs -P "$(nproc)" -n 4 clang-tidy -p build/release --quiet 2>/dev/null

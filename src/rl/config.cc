@@ -1,5 +1,7 @@
 #include "rl/config.h"
 
+#include <algorithm>
+
 #include "config/dump.h"
 #include "config/field_list.h"
 #include "config/load.h"
@@ -46,6 +48,31 @@ Result<Config> load_config(const std::string& file, const std::vector<std::strin
   RONDO_ASSIGN(Config config, read_config(file, overrides));
   RONDO_TRY(config::FieldList(config).validate());
   return config;
+}
+
+namespace {
+
+// Settings that change speed, memory or what is written, never a result of a step.
+bool changes_no_result(const std::string& key) {
+  static const std::vector<std::string> kKeys = {
+      "train.activation_memory", "trainer.run_dir",          "trainer.total_steps",
+      "trainer.total_epochs",    "trainer.test_freq",        "trainer.val_before_train",
+      "trainer.save_freq",       "trainer.max_ckpt_to_keep", "trainer.resume_mode",
+      "trainer.log_rollouts",    "trainer.threads",          "trainer.kernel_target"};
+  return key.starts_with("engine.") || std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
+}
+
+}  // namespace
+
+std::vector<std::string> changed_results(const Config& before, const Config& after) {
+  Config old_copy = before, new_copy = after;
+  const config::FieldList old_fields(old_copy), new_fields(new_copy);
+  std::vector<std::string> changes;
+  for (const std::string& key : new_fields.keys()) {
+    const std::string was = old_fields.find(key)->current(), is = new_fields.find(key)->current();
+    if (was != is && !changes_no_result(key)) changes.push_back(fmt::format("{}: {} -> {}", key, was, is));
+  }
+  return changes;
 }
 
 std::string config_toml(const Config& config) {

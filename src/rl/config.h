@@ -227,6 +227,8 @@ struct Config {
 Result<Config> read_config(const std::string& file, const std::vector<std::string>& overrides);
 /// The same, and checks that the fields fit together.
 Result<Config> load_config(const std::string& file, const std::vector<std::string>& overrides);
+/// Settings that results depend on and that differ, as "key: old -> new".
+std::vector<std::string> changed_results(const Config& before, const Config& after);
 /// The tree as TOML that loads back to the same values.
 std::string config_toml(const Config& config);
 /// The same with docs, types, ranges and defaults.

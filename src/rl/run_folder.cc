@@ -72,6 +72,17 @@ Result<void> make_folders(const fs::path& root) {
   return {};
 }
 
+// A run may go on with other settings, but not without being told.
+void warn_of_changes(const fs::path& old_file, const Config& config) {
+  const auto old = read_config(old_file.string(), {});
+  if (!old) {
+    log::warn("cannot compare with the run's earlier settings: {}", old.error().message());
+    return;
+  }
+  for (const std::string& change : changed_results(*old, config))
+    log::warn("resuming with another setting than before, which changes results from here on: {}", change);
+}
+
 Result<int> take_lock(const fs::path& root) {
   const fs::path path = root / ".lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -103,6 +114,7 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   RONDO_ASSIGN(metrics::MetricsLog log,
                metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
+  if (checkpoint) warn_of_changes(root / "config.toml", config);
   RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
   return RunFolder(root, lock, std::move(log), std::move(checkpoint));
 }
