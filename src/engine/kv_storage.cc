@@ -1,6 +1,7 @@
 #include "engine/kv_storage.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -24,6 +25,12 @@ std::size_t KvStorage::block_bytes(const model::ModelSpec& spec) {
 
 Result<KvStorage> KvStorage::create(const model::ModelSpec& spec, std::int32_t num_blocks) {
   const std::size_t bytes = block_bytes(spec) * static_cast<std::size_t>(num_blocks);
+  const std::size_t memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
+  if (bytes > memory)
+    return fail(Code::kResourceExhausted,
+                "a KV pool of {} MiB does not fit this machine's {} MiB; lower engine.kv_memory", bytes >> 20,
+                memory >> 20);
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED)
     return fail(Code::kResourceExhausted, "no memory for a KV pool of {} MiB; lower engine.kv_memory",

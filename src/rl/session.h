@@ -24,7 +24,8 @@ struct Session {
   Config config;
   hf::ModelConfig model_config;
   std::unique_ptr<const text::Tokenizer> tokenizer;
-  std::unique_ptr<const hf::ModelWeightsReader> weights;  // the folder's tensors, memory-mapped
+  std::unique_ptr<const hf::ModelWeightsReader>
+      weights;  // the folder's tensors, memory-mapped; may be let go
   std::unique_ptr<ThreadPool> pool;
   kernels::Context context{};
   std::unique_ptr<model::Model> model;

@@ -59,6 +59,7 @@ Result<void> SyncLoop::start() {
   const Config& config = session_->config;
   RONDO_ASSIGN(trainer_,
                train::Trainer::create(config.train, *session_->model, *session_->weights, session_->context));
+  session_->weights.reset();  // the masters are in the trainer now: unmap the files
   RONDO_ASSIGN(update_, PolicyUpdate::create(*session_, *trainer_));
   RONDO_ASSIGN(RunFolder folder, RunFolder::open(config));
   folder_.emplace(std::move(folder));
