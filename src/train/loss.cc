@@ -10,6 +10,7 @@ namespace {
 
 constexpr float kMaxLogRatio = 20.0f;
 constexpr float kMaxKl = 10.0f;
+constexpr float kSmallLogRatio = 0.125f;
 
 // exp of the numbers contract: every target gives these bits, so any table will do.
 float contract_exp(float x) {
@@ -23,10 +24,17 @@ struct Kl {
   float derivative;  // with respect to logprob
 };
 
+// exp(d) - d - 1. Near 0 the three cancel to noise of either sign, so a series takes over; its rest is below
+// 2^-26 of the value.
+float exp_remainder(float d, float exp_d) {
+  if (std::fabs(d) >= kSmallLogRatio) return (exp_d - d) - 1.0f;
+  return d * d * (0.5f + d * (1.0f / 6 + d * (1.0f / 24 + d * (1.0f / 120 + d * (1.0f / 720)))));
+}
+
 Kl low_var_kl(float logprob, float ref_logprob) {
   const float d = std::clamp(ref_logprob - logprob, -kMaxLogRatio, kMaxLogRatio);
   const float e = contract_exp(d);
-  const float value = (e - d) - 1.0f;
+  const float value = exp_remainder(d, e);
   if (value > kMaxKl) return {kMaxKl, 0.0f};
   const bool saturated = d != ref_logprob - logprob;
   return {value, saturated ? 0.0f : 1.0f - e};
