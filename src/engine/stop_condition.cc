@@ -6,6 +6,12 @@
 #include "base/check.h"
 
 namespace rondo::engine {
+namespace {
+
+// Room for the text of one token, so that pushing rarely allocates; longer ones only cost time.
+constexpr std::size_t kTokenBytes = 64;
+
+}  // namespace
 
 StopCondition::StopCondition(std::shared_ptr<const StopRules> rules, const text::Tokenizer* tokenizer)
     : rules_(std::move(rules)) {
@@ -13,6 +19,7 @@ StopCondition::StopCondition(std::shared_ptr<const StopRules> rules, const text:
   if (longest_ == 0) return;
   RONDO_CHECK(tokenizer != nullptr);
   decoder_.emplace(*tokenizer, true);
+  tail_.reserve(longest_ + kTokenBytes);
 }
 
 std::optional<batch::FinishReason> StopCondition::push(Token token) {
