@@ -1,4 +1,4 @@
-// TestFolder: an empty folder that goes away with the test. For this module's tests.
+// TestFolder: an empty folder that goes away with the test. For tests that read and write model folders.
 #pragma once
 
 #include <gtest/gtest.h>
