@@ -61,6 +61,14 @@ void remove_checkpoint(const fs::path& checkpoints, std::int64_t step) {
   if (error) log::warn("cannot remove the checkpoint {}: {}", folder.string(), error.message());
 }
 
+// Removes all but the `keep` newest, also those whose removal was cut short; 0 keeps all.
+void prune(const fs::path& checkpoints, int keep) {
+  if (keep == 0) return;
+  const std::vector<std::int64_t> steps = checkpoint_steps(checkpoints);
+  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i)
+    remove_checkpoint(checkpoints, steps[i]);
+}
+
 Result<void> make_folders(const fs::path& root) {
   std::error_code error;
   for (const char* name : {"rollouts", "checkpoints"}) {
@@ -111,6 +119,7 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   // A folder that was renamed but never pointed to is of a step that will be done again.
   for (const std::int64_t step : checkpoint_steps(root / "checkpoints"))
     if (step > last_step) remove_checkpoint(root / "checkpoints", step);
+  prune(root / "checkpoints", config.trainer.max_ckpt_to_keep);
   RONDO_ASSIGN(metrics::MetricsLog log,
                metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
@@ -151,16 +160,8 @@ Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, co
                    "saving a checkpoint");
   checkpoint_ = Checkpoint{folder, step};
   fault::reach("checkpoint_before_prune");
-  prune(session.config.trainer.max_ckpt_to_keep);
+  prune(checkpoints(), session.config.trainer.max_ckpt_to_keep);
   return *checkpoint_;
-}
-
-// Oldest first; a removal that was cut short is finished here, since its folder is not among the newest.
-void RunFolder::prune(int keep) const {
-  if (keep == 0) return;
-  const std::vector<std::int64_t> steps = checkpoint_steps(checkpoints());
-  for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i)
-    remove_checkpoint(checkpoints(), steps[i]);
 }
 
 Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& trainer) {

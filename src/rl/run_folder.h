@@ -33,8 +33,8 @@ struct Checkpoint {
 class RunFolder final {
  public:
   /// Creates the folder, or opens it to resume: every log is cut back to the newest checkpoint's step (0 if
-  /// there is none). kInvalidArgument if it holds a run and resume_mode is disable, kResourceExhausted if
-  /// another process uses it.
+  /// there is none), and what a killed process left half done is removed. kInvalidArgument if it holds a run
+  /// and resume_mode is disable, kResourceExhausted if another process uses it.
   static Result<RunFolder> open(const Config& config);
 
   RunFolder(RunFolder&& other) noexcept;
@@ -62,7 +62,6 @@ class RunFolder final {
   RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log,
             std::optional<Checkpoint> checkpoint)
       : root_(std::move(root)), lock_(lock), log_(std::move(log)), checkpoint_(std::move(checkpoint)) {}
-  void prune(int keep) const;
 
   std::filesystem::path root_;
   int lock_;
