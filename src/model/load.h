@@ -19,7 +19,7 @@ kernels::DType storage_dtype(hf::DType dtype);
 hf::DType file_dtype(kernels::DType dtype);
 
 /// The dimensions in `config`, to be held as `dtype`, for positions up to `max_positions` (0: all the model
-/// has). kInvalidArgument where the kernels have a limit that the model exceeds.
+/// has). kUnsupported where the kernels have a limit that the model exceeds.
 Result<ModelSpec> make_spec(const hf::ModelConfig& config, kernels::DType dtype, std::int64_t max_positions);
 
 /// Reads rows [slice.first_row, +slice.rows) of a parameter as fp32 [rows, cols]. kInvalidArgument, naming
@@ -27,8 +27,9 @@ Result<ModelSpec> make_spec(const hf::ModelConfig& config, kernels::DType dtype,
 Result<void> read_slice(const hf::ModelWeightsReader& reader, const ParamInfo& info, const ParamSlice& slice,
                         std::span<float> out);
 
-/// Loads all weights, rounded to the spec's type. kNumeric, naming the tensor, for a value out of its range;
-/// kDataLoss for tensors missing or unknown to the architecture.
+/// Loads all weights, rounded to the spec's type. Each error names the tensor: kNumeric for a value out of the
+/// type's range, kNotFound for a missing tensor, kUnsupported for one that the architecture does not use,
+/// kInvalidArgument for a shape other than the spec's.
 Result<std::unique_ptr<Model>> load_model(const hf::ModelWeightsReader& reader, const ModelSpec& spec);
 
 /// The tensors of the model folder, in the order of the layout.
