@@ -122,6 +122,17 @@ class DamagedCheckpointTest(BrokenRunTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("latest names no folder", result.stderr)
 
+    def test_missing_pointer_loses_no_checkpoints(self):
+        run_dir = self.broken_run("no_pointer", "step_begin:6")
+        (run_dir / "checkpoints" / "latest").unlink()
+        before = files_below(run_dir)
+        result = self.train(run_dir)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("write the newest whole checkpoint's name into it, e.g. global_step_4", result.stderr)
+        self.assertEqual(files_below(run_dir), before)
+        (run_dir / "checkpoints" / "latest").write_text("global_step_4\n")
+        self.assert_resumes(run_dir, "pointer written by hand")
+
     def test_log_lines_beyond_the_checkpoint_are_done_again(self):
         run_dir = self.broken_run("garbage", "step_begin:4")
         with open(run_dir / "metrics.jsonl", "a") as log:

@@ -69,6 +69,22 @@ void prune(const fs::path& checkpoints, int keep) {
     remove_checkpoint(checkpoints, steps[i]);
 }
 
+// Removes what is newer than the checkpoint of `last_step`: it was never pointed to and will be done again. A
+// killed process leaves at most one such folder before the first pointer (last_step 0).
+Result<void> clear_unfinished(const fs::path& checkpoints, std::int64_t last_step) {
+  const std::vector<std::int64_t> steps = checkpoint_steps(checkpoints);
+  if (last_step == 0 && steps.size() > 1)
+    return fail(
+        Code::kDataLoss,
+        "{} is missing; to go on, write the newest whole checkpoint's name into it, e.g. {}{}, or choose "
+        "another trainer.run_dir",
+        (checkpoints / kPointer).string(), kCheckpointPrefix, steps.front());
+  RONDO_TRY(hf::remove_temporaries(checkpoints));
+  for (const std::int64_t step : steps)
+    if (step > last_step) remove_checkpoint(checkpoints, step);
+  return {};
+}
+
 Result<void> make_folders(const fs::path& root) {
   std::error_code error;
   for (const char* name : {"rollouts", "checkpoints"}) {
@@ -91,17 +107,23 @@ void warn_of_changes(const fs::path& old_file, const Config& config) {
     log::warn("resuming with another setting than before, which changes results from here on: {}", change);
 }
 
-Result<int> take_lock(const fs::path& root) {
-  const fs::path path = root / ".lock";
+}  // namespace
+
+Result<FolderLock> FolderLock::take(const fs::path& folder) {
+  const fs::path path = folder / ".lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return fail(Code::kIo, "cannot create {}", path.string());
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return FolderLock(fd);
   ::close(fd);
   return fail(Code::kResourceExhausted,
-              "{} is in use by another rondo process; choose another trainer.run_dir", root.string());
+              "{} is in use by another rondo process; choose another trainer.run_dir", folder.string());
 }
 
-}  // namespace
+FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 Result<RunFolder> RunFolder::open(const Config& config) {
   const fs::path root = config.trainer.run_dir;
@@ -112,30 +134,17 @@ Result<RunFolder> RunFolder::open(const Config& config) {
                 "go on with it",
                 root.string());
   RONDO_TRY(make_folders(root));
-  RONDO_ASSIGN(const int lock, take_lock(root));
-  RONDO_TRY(hf::remove_temporaries(root / "checkpoints"));
+  RONDO_ASSIGN(FolderLock lock, FolderLock::take(root));
   RONDO_ASSIGN(std::optional<Checkpoint> checkpoint, newest_checkpoint(root / "checkpoints"));
   const std::int64_t last_step = checkpoint ? checkpoint->global_step : 0;
-  // A folder that was renamed but never pointed to is of a step that will be done again.
-  for (const std::int64_t step : checkpoint_steps(root / "checkpoints"))
-    if (step > last_step) remove_checkpoint(root / "checkpoints", step);
+  RONDO_TRY(clear_unfinished(root / "checkpoints", last_step));
   prune(root / "checkpoints", config.trainer.max_ckpt_to_keep);
   RONDO_ASSIGN(metrics::MetricsLog log,
                metrics::MetricsLog::open(root / "metrics.jsonl", checkpoint ? last_step : -1));
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
   if (checkpoint) warn_of_changes(root / "config.toml", config);
   RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
-  return RunFolder(root, lock, std::move(log), std::move(checkpoint));
-}
-
-RunFolder::RunFolder(RunFolder&& other) noexcept
-    : root_(std::move(other.root_)),
-      lock_(std::exchange(other.lock_, -1)),
-      log_(std::move(other.log_)),
-      checkpoint_(std::move(other.checkpoint_)) {}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
+  return RunFolder(root, std::move(lock), std::move(log), std::move(checkpoint));
 }
 
 Result<void> RunFolder::log_step(std::int64_t step, const metrics::StepRecord& record) {

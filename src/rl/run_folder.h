@@ -28,18 +28,28 @@ struct Checkpoint {
   std::int64_t global_step = 0;  // the last step that is in it
 };
 
-/// The files of one run. One process at a time: open() takes a lock that the operating system drops when the
-/// process ends. One owner thread.
+/// The lock of a run folder, held until destruction; the operating system drops it too when the process ends.
+class FolderLock final {
+ public:
+  /// kResourceExhausted if another process, or another lock of this one, holds it.
+  static Result<FolderLock> take(const std::filesystem::path& folder);
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+ private:
+  explicit FolderLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+/// The files of one run. One process at a time. One owner thread.
 class RunFolder final {
  public:
   /// Creates the folder, or opens it to resume: every log is cut back to the newest checkpoint's step (0 if
   /// there is none), and what a killed process left half done is removed. kInvalidArgument if it holds a run
-  /// and resume_mode is disable, kResourceExhausted if another process uses it.
+  /// and resume_mode is disable, kResourceExhausted if another process uses it, kDataLoss if `latest` is gone
+  /// or names no checkpoint; the run's files are as before then.
   static Result<RunFolder> open(const Config& config);
-
-  RunFolder(RunFolder&& other) noexcept;
-  RunFolder& operator=(RunFolder&&) = delete;
-  ~RunFolder();
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path rollouts() const { return root_ / "rollouts"; }
@@ -59,12 +69,15 @@ class RunFolder final {
   static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
 
  private:
-  RunFolder(std::filesystem::path root, int lock, metrics::MetricsLog log,
+  RunFolder(std::filesystem::path root, FolderLock lock, metrics::MetricsLog log,
             std::optional<Checkpoint> checkpoint)
-      : root_(std::move(root)), lock_(lock), log_(std::move(log)), checkpoint_(std::move(checkpoint)) {}
+      : root_(std::move(root)),
+        lock_(std::move(lock)),
+        log_(std::move(log)),
+        checkpoint_(std::move(checkpoint)) {}
 
   std::filesystem::path root_;
-  int lock_;
+  FolderLock lock_;
   metrics::MetricsLog log_;
   std::optional<Checkpoint> checkpoint_;
 };
