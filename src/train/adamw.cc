@@ -92,6 +92,8 @@ double AdamW::grad_norm(const GradientSum& sum, double scale) const {
 Result<UpdateReport> AdamW::update(const OptimizerConfig& config, double lr, double normalizer,
                                    const GradientSum& sum, model::Weights& weights) {
   RONDO_CHECK_GT(normalizer, 0.0);
+  if (sum.poisoned())
+    return fail(Code::kNumeric, "a unit of this step failed, so its gradient is incomplete; start it again");
   const double scale = kFixedPointUnit / normalizer;
   UpdateReport report;
   report.grad_norm = grad_norm(sum, scale);

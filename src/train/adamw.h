@@ -57,7 +57,7 @@ class AdamW final {
   std::size_t bytes() const;
 
   /// Applies one update with gradient = sum * 2^-36 / normalizer at learning rate `lr`, and stores the new
-  /// weights.
+  /// weights. kNumeric for a poisoned sum, a norm that is not finite, or weights beyond their type's range.
   Result<UpdateReport> update(const OptimizerConfig& config, double lr, double normalizer,
                               const GradientSum& sum, model::Weights& weights);
 

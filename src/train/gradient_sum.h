@@ -16,7 +16,8 @@ namespace rondo::train {
 /// Holds, per parameter, the sum of unnormalised unit gradients in units of 2^-36 [rows, cols]. The order of
 /// additions changes no bit. One owner thread; the additions run on its pool.
 ///
-/// A NaN or an overflow poisons the sum: add() returns kNumeric and every later add() too, until reset().
+/// A NaN or an overflow poisons the sum: add() returns kNumeric and every later add() too, until reset(). So
+/// does poison(), for a caller that could not add all of a gradient.
 class GradientSum final {
  public:
   GradientSum(const model::ParamLayout& layout, const kernels::Context& context);
@@ -27,6 +28,9 @@ class GradientSum final {
   Result<void> add(model::ParamIndex i, std::int64_t first_row, std::int64_t rows, const float* values);
   /// Adds row m of `values` [count, cols] to row rows[m] of parameter i (rows may repeat).
   Result<void> add_rows(model::ParamIndex i, std::span<const Token> rows, const float* values);
+
+  void poison() { poisoned_ = true; }
+  bool poisoned() const { return poisoned_; }
 
   const std::int64_t* data(model::ParamIndex i) const { return sums_[static_cast<std::size_t>(i)].data(); }
   std::size_t bytes() const;

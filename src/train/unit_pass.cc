@@ -140,6 +140,13 @@ void report_token(UnitReport& report, const LossConfig& config, const TrainSampl
 
 Result<UnitReport> UnitPass::accumulate(const TrainUnit& unit, const LossConfig& config, float temperature,
                                         GradientSum& sum) {
+  Result<UnitReport> report = add_gradient(unit, config, temperature, sum);
+  if (!report) sum.poison();
+  return report;
+}
+
+Result<UnitReport> UnitPass::add_gradient(const TrainUnit& unit, const LossConfig& config, float temperature,
+                                          GradientSum& sum) {
   RONDO_TRY(check_tokens(unit));
   const UnitRows rows(unit);
   RONDO_ASSIGN(Forward pass, forward(rows, true));

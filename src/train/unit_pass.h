@@ -44,7 +44,8 @@ class UnitPass final {
   /// Log-probability of every token of every sample, at `temperature`: the engine's bits.
   Result<std::vector<std::vector<float>>> logprobs(const TrainUnit& unit, float temperature);
 
-  /// Adds the unit's unnormalised gradient to `sum`. kNumeric on NaN or overflow: the sum is then poisoned.
+  /// Adds the unit's unnormalised gradient to `sum`. kNumeric on NaN or overflow, kInvalidArgument for tokens
+  /// that the model does not have; the sum is poisoned by either.
   Result<UnitReport> accumulate(const TrainUnit& unit, const LossConfig& loss, float temperature,
                                 GradientSum& sum);
 
@@ -52,6 +53,8 @@ class UnitPass final {
 
  private:
   struct Forward;
+  Result<UnitReport> add_gradient(const TrainUnit& unit, const LossConfig& loss, float temperature,
+                                  GradientSum& sum);
   Result<Forward> forward(const UnitRows& rows, bool keep);
   Result<void> backward(Forward& forward, const UnitRows& rows, BufferPool::Handle dhidden, GradientSum& sum);
   Result<void> check_tokens(const TrainUnit& unit) const;
