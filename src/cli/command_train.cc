@@ -39,7 +39,7 @@ std::string ending(const rl::LoopSummary& summary, const std::string& run_dir) {
   std::string text;
   if (summary.score_after) {
     const std::string before =
-        summary.score_before ? metrics::format_number(*summary.score_before) : "(earlier run)";
+        summary.score_before ? metrics::format_number(*summary.score_before) : "not measured";
     text += fmt::format("held-out score: {} before, {} after {} steps\n", before,
                         metrics::format_number(*summary.score_after), summary.last_step);
   }
