@@ -15,7 +15,8 @@
 
 namespace rondo::train {
 
-/// AdamW (Loshchilov & Hutter 2019) with clipping by global norm.
+/// AdamW (Loshchilov & Hutter 2019) with clipping by global norm. All but clip_grad are rounded to fp32
+/// first.
 struct OptimizerConfig {
   double lr = 1e-6;
   double beta1 = 0.9;
@@ -88,7 +89,7 @@ constexpr auto enum_names(LrScheduler) {
 struct LrScheduleConfig {
   LrScheduler lr_scheduler_type = LrScheduler::kConstant;
   std::int64_t lr_warmup_steps = 0;
-  double min_lr_ratio = 0;  // lr at the last step, as a share of lr
+  double min_lr_ratio = 0;  // lr that the schedule reaches after the last step, as a share of lr
 
   template <class V>
   void visit(V& v) {
