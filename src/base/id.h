@@ -17,7 +17,8 @@ class Id final {
   constexpr Id() = default;
   constexpr explicit Id(Rep value) : value_(value) {}
   constexpr Rep value() const { return value_; }
-  friend constexpr auto operator<=>(Id, Id) = default;
+  friend constexpr auto operator<=>(Id,
+                                    Id) = default;  // NOLINT(modernize-use-nullptr): of the generated code
 
  private:
   Rep value_ = Rep(-1);
