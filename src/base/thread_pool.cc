@@ -12,9 +12,9 @@
 namespace rondo {
 namespace {
 
-// About 20 us on current machines: longer than the gaps between a decode step's kernels, short enough that an
-// idle team costs nothing.
-constexpr int kSpins = 2000;
+// A pause takes 40 to 140 cycles, so this is 5 to 20 us: longer than the gaps between a decode step's
+// kernels, short enough that a team that shares its cores with others loses little.
+constexpr int kSpins = 400;
 
 void pause_cpu() {
 #if defined(__x86_64__)
