@@ -10,7 +10,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_LINES = 600
-INCLUDE = re.compile(r'^\s*#include "([a-z_]+)/')
+INCLUDE = re.compile(r'^\s*#include "(([a-z_]+)/[^"]*)\.h"')
 TEST_FILE = re.compile(r"_(test|fuzz|bench|probe)\.(h|cc)$")
 
 
@@ -21,12 +21,14 @@ def load_layers():
     for number, modules in document["layers"].items():
         for module in modules:
             layers[module] = int(number)
-    return layers, set(document["test_only"]["modules"])
+    test_only = document["test_only"]
+    return layers, set(test_only["modules"]), set(test_only["files"])
 
 
-def check_file(path, layers, test_only):
-    module = path.relative_to(ROOT / "src").parts[0]
-    is_test = module in test_only or TEST_FILE.search(path.name)
+def check_file(path, layers, test_only, test_files):
+    relative = path.relative_to(ROOT / "src")
+    module = relative.parts[0]
+    is_test = module in test_only or str(relative.with_suffix("")) in test_files or TEST_FILE.search(path.name)
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) > MAX_LINES:
         yield f"{path}: {len(lines)} lines; the most is {MAX_LINES}: split it"
@@ -35,9 +37,13 @@ def check_file(path, layers, test_only):
         return
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
-        if not match or match[1] == module:
+        if not match:
             continue
-        other = match[1]
+        other = match[2]
+        if match[1] in test_files and not is_test:
+            yield f"{path}:{number}: '{match[1]}.h' is for tests alone"
+        if other == module:
+            continue
         if other in test_only:
             if not is_test:
                 yield f"{path}:{number}: '{other}' is for tests alone"
@@ -48,11 +54,11 @@ def check_file(path, layers, test_only):
 
 
 def main():
-    layers, test_only = load_layers()
+    layers, test_only, test_files = load_layers()
     problems = []
     for path in sorted((ROOT / "src").rglob("*")):
         if path.suffix in (".h", ".cc"):
-            problems += check_file(path, layers, test_only)
+            problems += check_file(path, layers, test_only, test_files)
     for problem in problems:
         print(problem.replace(f"{ROOT}/", ""))
     return 1 if problems else 0

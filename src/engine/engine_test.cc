@@ -79,6 +79,27 @@ TEST(EngineTest, GreedyPicksTheGreatestLogitAndRecordsItsScore) {
   }
 }
 
+// The random number of a token is the one at (step, ordinal, sample, place in the response).
+TEST(EngineTest, DrawsWithTheCounterOfEachPlaceInTheResponse) {
+  const auto model = tiny_model();
+  const testing::Compute compute;
+  std::vector<Token> known = testing::random_tokens(97, 20, 3);
+  Request request = simple_request(0, known, 30);
+  request.counter = {.step = 4, .ordinal = 5, .sample = 6};
+  const Response response = run_all(*model, {}, {request})[0];
+  kernels::SamplingScratch scratch;
+  for (std::uint32_t place = 0; place < 30; ++place) {
+    const RngCounter counter{.step = 4, .ordinal = 5, .sample = 6, .position = place};
+    const auto drawn =
+        kernels::sample(*compute.context().table, logits_after(*model, known), request.sampling,
+                        {request.rng, counter}, model->spec().chains(), scratch);
+    ASSERT_TRUE(drawn);
+    ASSERT_EQ(response.tokens[place], drawn->token) << "at " << place;
+    ASSERT_EQ(response.logprobs[place], drawn->logprob) << "at " << place;
+    known.push_back(drawn->token);
+  }
+}
+
 TEST(EngineTest, SamplesOfAGroupDiffer) {
   const auto model = tiny_model();
   std::vector<Request> requests;

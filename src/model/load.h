@@ -27,8 +27,8 @@ Result<ModelSpec> make_spec(const hf::ModelConfig& config, kernels::DType dtype,
 Result<void> read_slice(const hf::ModelWeightsReader& reader, const ParamInfo& info, const ParamSlice& slice,
                         std::span<float> out);
 
-/// Loads all weights, rounded to the spec's type. Each error names the tensor: kNumeric for a value out of the
-/// type's range, kNotFound for a missing tensor, kUnsupported for one that the architecture does not use,
+/// Loads all weights, rounded to the spec's type. Each error names the tensor: kNumeric for a value out of
+/// the type's range, kNotFound for a missing tensor, kUnsupported for one that the architecture does not use,
 /// kInvalidArgument for a shape other than the spec's.
 Result<std::unique_ptr<Model>> load_model(const hf::ModelWeightsReader& reader, const ModelSpec& spec);
 
