@@ -1,12 +1,12 @@
-// Ctrl-C and SIGTERM as a flag that the loops look at.
+// Ctrl-C, SIGTERM and a reader of stdout that went away, as a flag that the loops look at.
 #pragma once
 
 #include <atomic>
 
 namespace rondo::cli {
 
-/// Installs the handlers and returns the flag. The first signal sets it; a second one ends the process at
-/// once.
+/// Installs the handlers and returns the flag. The first signal sets it; a second Ctrl-C or SIGTERM ends the
+/// process at once.
 const std::atomic<bool>& catch_interrupts();
 
 }  // namespace rondo::cli

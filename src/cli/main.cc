@@ -1,13 +1,23 @@
 // The `rondo` binary: parses the command line and hands over to one subcommand.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
 #include <exception>
 #include <new>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/text_distance.h"
 #include "cli/commands.h"
 
 namespace {
 
 using rondo::cli::ConfigArgs;
+
+constexpr int kBadUsage = 2;  // as for any other bad input
 
 // The file may be left out where the overrides say everything.
 void add_config(CLI::App& command, ConfigArgs& args) {
@@ -20,6 +30,18 @@ void add_config(CLI::App& command, ConfigArgs& args) {
     args.file = args.overrides.front();
     args.overrides.erase(args.overrides.begin());
   });
+}
+
+// Whether the first word is no subcommand of `app`, which is then said; CLI11 would only miss one.
+bool is_unknown_subcommand(const CLI::App& app, std::string_view word) {
+  if (word.empty() || word.front() == '-') return false;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return false;
+  fmt::print(stderr, "rondo: unknown subcommand '{}'; the nearest is '{}' (all: rondo --help)\n", word,
+             rondo::nearest_name(word, names));
+  return true;
 }
 
 int run(int argc, char** argv) {
@@ -73,7 +95,12 @@ int run(int argc, char** argv) {
   bench_command->add_option("--repeats", bench.repeats, "Measurements of each; the median counts")
       ->check(CLI::PositiveNumber);
 
-  CLI11_PARSE(app, argc, argv);
+  if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kBadUsage;
+  }
   if (*train_command) return rondo::cli::train(train);
   if (*generate_command) return rondo::cli::generate(generate);
   if (*eval_command) return rondo::cli::eval(eval);
@@ -84,6 +111,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over `ulimit -f` is then an error of its write, with a message
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
