@@ -100,7 +100,7 @@ def check_checkpoint(rondo, folder, dtype, prompts, settings):
     require(model.dtype == getattr(torch, name), f"{folder} loads as {model.dtype}, not {name}")
     model = model.float()
     for run_dtype, margin in MARGIN.items():
-        output = run(rondo, "generate", f"model.path={folder}", f"model.dtype={run_dtype}", "rollout.temperature=0",
+        output = run(rondo, "generate", f"model.path={folder}", f"model.dtype={run_dtype}", "rollout.temperature=0", "data.max_prompt_length=128",
                      "rollout.n=1", "--json", *settings, *[part for text in prompts for part in ("--prompt", text)])
         rows = [json.loads(line) for line in output.splitlines()]
         require(len(rows) == len(prompts), f"{len(rows)} responses to {len(prompts)} prompts")

@@ -62,7 +62,8 @@ int run(int argc, char** argv) {
   rondo::cli::GenerateArgs generate;
   CLI::App* generate_command = app.add_subcommand("generate", "Generate responses to prompts");
   add_config(*generate_command, generate.config);
-  generate_command->add_option("--prompt", generate.prompts, "A user message; may be repeated")->expected(1);
+  generate_command->add_option("--prompt", generate.prompts, "A user message; may be repeated")
+      ->allow_extra_args(false);
   generate_command->add_option("--file", generate.file, "jsonl file of prompts");
   generate_command->add_flag("--raw", generate.raw, "Take --prompt as raw text, without the chat template");
   generate_command->add_flag("--json", generate.json,
