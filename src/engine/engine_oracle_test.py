@@ -21,6 +21,9 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "testing"))
+from fp64_reference import Fp64Torch, patched  # noqa: E402
+
 FACTOR = 3.0
 PROMPTS = [
     "What is the capital of France?",
@@ -67,25 +70,6 @@ class Probe:
                 ([int(w) for w in words[::3]], [float(w) for w in words[1::3]], [float(w) for w in words[2::3]])
             )
         return responses
-
-
-class Fp64Torch:
-    """torch, but what transformers asks to be computed in fp32 is computed in fp64."""
-
-    float32 = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
-@contextlib.contextmanager
-def patched(module, name, value):
-    original = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
 
 
 def rounded_attention(module, query, key, value, *args, attention=modeling_llama.eager_attention_forward, **kwargs):

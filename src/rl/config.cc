@@ -52,13 +52,16 @@ Result<Config> load_config(const std::string& file, const std::vector<std::strin
 
 namespace {
 
-// Settings that change speed, memory or what is written, never a result of a step.
-bool changes_no_result(const std::string& key) {
-  static const std::vector<std::string> kKeys = {
-      "train.activation_memory", "trainer.run_dir",          "trainer.total_steps",
-      "trainer.total_epochs",    "trainer.test_freq",        "trainer.val_before_train",
-      "trainer.save_freq",       "trainer.max_ckpt_to_keep", "trainer.resume_mode",
-      "trainer.log_rollouts",    "trainer.threads",          "trainer.kernel_target"};
+// Settings that change speed, memory or what is written, never a result of a step. A learning rate that
+// decays depends on the run's length, a constant one does not.
+bool changes_no_result(const std::string& key, const Config& config) {
+  static const std::vector<std::string> kKeys = {"train.activation_memory", "trainer.run_dir",
+                                                 "trainer.test_freq",       "trainer.val_before_train",
+                                                 "trainer.save_freq",       "trainer.max_ckpt_to_keep",
+                                                 "trainer.resume_mode",     "trainer.log_rollouts",
+                                                 "trainer.threads",         "trainer.kernel_target"};
+  if (key == "trainer.total_steps" || key == "trainer.total_epochs")
+    return config.actor.optim.schedule.lr_scheduler_type == train::LrScheduler::kConstant;
   return key.starts_with("engine.") || std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
@@ -70,7 +73,8 @@ std::vector<std::string> changed_results(const Config& before, const Config& aft
   std::vector<std::string> changes;
   for (const std::string& key : new_fields.keys()) {
     const std::string was = old_fields.find(key)->current(), is = new_fields.find(key)->current();
-    if (was != is && !changes_no_result(key)) changes.push_back(fmt::format("{}: {} -> {}", key, was, is));
+    if (was != is && !changes_no_result(key, after))
+      changes.push_back(fmt::format("{}: {} -> {}", key, was, is));
   }
   return changes;
 }

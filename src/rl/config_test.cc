@@ -106,6 +106,14 @@ TEST(ConfigTest, ChangedResultsLeavesOutWhatChangesSpeedAlone) {
               ElementsAre(HasSubstr("rollout.n: 4 -> 5"), HasSubstr("trainer.seed: 1 -> 7")));
 }
 
+TEST(ConfigTest, TheLengthOfTheRunIsAResultWhereTheLearningRateDecays) {
+  const TinyRun tiny;
+  const std::vector<std::string> longer = {"trainer.total_steps=77", "actor.optim.lr_scheduler_type=cosine"};
+  EXPECT_THAT(changed_results(tiny.config("run"), tiny.config("run", {longer[0]})), IsEmpty());
+  EXPECT_THAT(changed_results(tiny.config("run", {longer[1]}), tiny.config("run", longer)),
+              ElementsAre(HasSubstr("trainer.total_steps")));
+}
+
 TEST(ConfigTest, ReferencePageHasEverySection) {
   const std::string page = config_markdown();
   for (const char* key : {"model.dtype", "data.train_files", "rollout.val.n", "engine.batch.max_running",

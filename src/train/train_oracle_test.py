@@ -28,6 +28,9 @@ from transformers.utils import logging
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import entropy_from_logits, nanstd, selective_log_softmax
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "testing"))
+from fp64_reference import Fp64Torch, patched  # noqa: E402
+
 FACTOR = 3.0
 OLD_OFFSETS = [0.0, 0.1, -0.5, 0.05, 0.6, -0.1]  # some beyond either clip, none near its edge
 REF_OFFSETS = [0.3, 0.0, -0.4, 0.1]
@@ -47,25 +50,6 @@ def run(probe, *args):
     result = subprocess.run([probe, *map(str, args)], capture_output=True, text=True)
     require(result.returncode == 0, f"{' '.join(map(str, args[:3]))}: {result.stderr}")
     return result.stdout
-
-
-class Fp64Torch:
-    """torch, but what transformers asks to be computed in fp32 is computed in fp64."""
-
-    float32 = torch.float64
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
-@contextlib.contextmanager
-def patched(module, name, value):
-    original = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
 
 
 def straight_through(x):

@@ -148,6 +148,10 @@ Result<UnitReport> UnitPass::accumulate(const TrainUnit& unit, const LossConfig&
 Result<UnitReport> UnitPass::add_gradient(const TrainUnit& unit, const LossConfig& config, float temperature,
                                           GradientSum& sum) {
   RONDO_TRY(check_tokens(unit));
+  for (const TrainSample& sample : unit.samples) {
+    RONDO_CHECK_EQ(sample.old_logprobs.size(), sample.tokens.size());
+    if (config.kl_loss_coef > 0) RONDO_CHECK_EQ(sample.ref_logprobs.size(), sample.tokens.size());
+  }
   const UnitRows rows(unit);
   RONDO_ASSIGN(Forward pass, forward(rows, true));
   UnitReport report;

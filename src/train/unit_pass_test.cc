@@ -328,6 +328,19 @@ TEST(UnitPassTest, BadUnitsAreRefusedWithTheReason) {
   expect_refused(bad, "513 tokens exceeds the model's 512 positions");
 }
 
+TEST(UnitPassDeathTest, ALogprobMissingForATokenIsABug) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  OnPolicy on;
+  TrainUnit unit = on.unit;
+  unit.samples[2].old_logprobs.pop_back();
+  EXPECT_DEATH(static_cast<void>(on.rig.accumulate(unit, {})), "old_logprobs.size");
+  LossConfig with_kl;
+  with_kl.kl_loss_coef = 0.1F;
+  unit = on.unit;
+  for (TrainSample& sample : unit.samples) sample.ref_logprobs.clear();
+  EXPECT_DEATH(static_cast<void>(on.rig.accumulate(unit, with_kl)), "ref_logprobs.size");
+}
+
 TEST(UnitPassTest, EmptyResponsesAreAUnitWithoutTargets) {
   OnPolicy on;
   for (TrainSample& s : on.unit.samples) {
