@@ -53,7 +53,7 @@ make_environment() {
 say "packages"
 packages=(g++ cmake ninja-build pkg-config python3 python3-venv ca-certificates
   libhwy-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libpcre2-dev libutf8proc-dev libspdlog-dev libfmt-dev
-  libexpected-dev librapidcheck-dev libgtest-dev libgmock-dev libbenchmark-dev)
+  libexpected-dev libxxhash-dev librapidcheck-dev libgtest-dev libgmock-dev libbenchmark-dev)
 [ "$want_checks" = 1 ] && packages+=(clang-format clang-tidy git)
 install_packages "${packages[@]}"
 

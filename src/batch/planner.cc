@@ -38,38 +38,95 @@ Result<Slot> Planner::add(SequenceSpec spec) {
   return slot;
 }
 
-void Planner::plan(Plan& plan) const {
-  plan_step(roster_, limits_, plan);
+void Planner::plan(Plan& plan, const Drafts& drafts) const {
+  plan_step(roster_, limits_, drafts, plan);
   plan.version = version_;
-  RONDO_CHECK_EQ(plan.empty(), roster_.num_live() == 0);
+  RONDO_CHECK_EQ(plan.empty(), roster_.residents().empty() && roster_.waiting().empty());
 }
 
-void Planner::commit(const Plan& plan, std::span<const Sample> samples, std::vector<Finished>& finished) {
+void Planner::Outcome::clear() {
+  finished.clear();
+  parked.clear();
+  verdicts.clear();
+}
+
+void Planner::commit(const Plan& plan, std::span<const Sample> samples, Outcome& outcome) {
   RONDO_CHECK_EQ(plan.version, version_);
   RONDO_CHECK_EQ(samples.size(), plan.logit_rows.size());
   ++version_;
-  finished.clear();
+  outcome.clear();
   apply_placement(plan);
   for (const Segment& segment : plan.segments) advance(segment, plan.table(segment));
-  auto sample = samples.begin();
   for (const Segment& segment : plan.segments) {
-    if (!segment.wants_logits) continue;
-    roster_.append(segment.slot, sample->token);
-    const Sequence& sequence = roster_.sequence(segment.slot);
-    const bool full = std::ssize(sequence.response()) == sequence.spec().max_new_tokens;
-    if (sample->finish || full) {
-      finished.push_back(roster_.remove(segment.slot, sample->finish.value_or(FinishReason::kLength)));
-    }
-    ++sample;
+    if (segment.wants_logits) accept(plan, segment, samples, outcome);
   }
   ++stats_.steps;
   stats_.computed_tokens += plan.num_rows();
 }
 
+void Planner::accept(const Plan& plan, const Segment& segment, std::span<const Sample> samples,
+                     Outcome& outcome) {
+  const std::optional<FinishReason> finish = follow(plan, segment, samples);
+  const std::int32_t num_drafted = segment.first_row + segment.num_rows - segment.root_row() - 1;
+  if (num_drafted != 0) {
+    const auto accepted = static_cast<std::int32_t>(followed_.size()) - 1;
+    stats_.drafted_tokens += num_drafted;
+    stats_.accepted_tokens += accepted;
+    outcome.verdicts.push_back({segment.slot, segment.num_drafts, accepted});
+    keep_branch(plan, segment);
+  }
+  for (std::size_t i = 0; i < followed_.size(); ++i) {
+    roster_.append(segment.slot, followed_[i]);
+    if (i + 1 < followed_.size()) roster_.advance(segment.slot, roster_.sequence(segment.slot).num_known());
+  }
+  const Sequence& sequence = roster_.sequence(segment.slot);
+  const auto length = static_cast<std::int32_t>(sequence.response().size());
+  if (finish || length == sequence.spec().max_new_tokens) {
+    outcome.finished.push_back(roster_.remove(segment.slot, finish.value_or(FinishReason::kLength)));
+  } else if (sequence.num_left() == 0) {
+    roster_.park(segment.slot);
+    outcome.parked.push_back({segment.id, segment.slot, length});
+  }
+}
+
+// The sampled tokens from the last known position on, as long as the drafts agree with them.
+std::optional<FinishReason> Planner::follow(const Plan& plan, const Segment& segment,
+                                            std::span<const Sample> samples) {
+  followed_.clear();
+  last_row_ = segment.root_row();
+  while (true) {
+    const Sample& sample =
+        samples[static_cast<std::size_t>(segment.first_logit + last_row_ - segment.root_row())];
+    followed_.push_back(sample.token);
+    if (sample.finish) return sample.finish;
+    const auto next = plan.next_row(segment, last_row_, sample.token);
+    if (!next) return std::nullopt;
+    last_row_ = *next;
+  }
+}
+
+// Where the accepted drafts lie in a branch, its blocks become the sequence's.
+void Planner::keep_branch(const Plan& plan, const Segment& segment) {
+  for (const Branch& branch : plan.branches_of(segment)) {
+    if (last_row_ < branch.first_row || last_row_ >= branch.first_row + branch.num_rows) continue;
+    roster_.replace_tail(segment.slot, branch.num_kept, plan.own_blocks(branch));
+  }
+}
+
+bool Planner::resume(RequestId id, std::int32_t chunk_tokens) {
+  const auto slot = roster_.find(id);
+  if (!slot || !roster_.sequence(*slot).parked()) return false;
+  ++version_;
+  roster_.resume(*slot, chunk_tokens);
+  return true;
+}
+
 // Releases come first: the plan's new blocks may be those that they free.
 void Planner::apply_placement(const Plan& plan) {
   for (const Slot slot : plan.preemptions) roster_.preempt(slot);
+  for (const Slot slot : plan.parked_evictions) roster_.evict_parked(slot);
   for (const GroupId group : plan.evictions) roster_.evict_prefix(group);
+  stats_.evicted_parked += std::ssize(plan.parked_evictions);
   stats_.preemptions += std::ssize(plan.preemptions);
   stats_.evicted_prefixes += std::ssize(plan.evictions);
   auto segment =
@@ -78,6 +135,7 @@ void Planner::apply_placement(const Plan& plan) {
     RONDO_CHECK_EQ(segment->slot, admission.slot);
     roster_.admit(admission, plan.table(*segment++));
     stats_.shared_prompt_tokens += admission.num_shared_tokens;
+    stats_.restored_tokens += admission.num_ready_tokens - admission.num_shared_tokens;
   }
 }
 

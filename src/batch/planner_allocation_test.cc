@@ -35,7 +35,7 @@ TEST(PlannerAllocationTest, DecodeStepsAllocateNothing) {
   const auto planner = *Planner::create({}, 200);
   const auto prompt = std::make_shared<const std::vector<Token>>(100, Token{1});
   Plan plan;
-  std::vector<Finished> finished;
+  Planner::Outcome outcome;
   const std::vector<Sample> samples(kNumRequests);
   std::int64_t num_counted = 0;
   // The first round lets the plan's vectors reach their size.
@@ -51,14 +51,14 @@ TEST(PlannerAllocationTest, DecodeStepsAllocateNothing) {
       const std::int64_t before = num_allocations;
       planner->plan(plan);
       const std::span step_samples = std::span(samples).first(plan.logit_rows.size());
-      planner->commit(plan, step_samples, finished);
-      if (round == 0 || !plan.admissions.empty() || !finished.empty()) continue;
+      planner->commit(plan, step_samples, outcome);
+      if (round == 0 || !plan.admissions.empty() || !outcome.finished.empty()) continue;
       ASSERT_EQ(num_allocations, before) << "at position " << plan.positions[0];
       ++num_counted;
     }
     while (planner->num_live() > 0) {
       planner->plan(plan);
-      planner->commit(plan, std::span(samples).first(plan.logit_rows.size()), finished);
+      planner->commit(plan, std::span(samples).first(plan.logit_rows.size()), outcome);
     }
   }
   EXPECT_GT(num_counted, 4 * kv::kBlockTokens);  // several new blocks each

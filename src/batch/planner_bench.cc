@@ -29,11 +29,11 @@ void decode_step(benchmark::State& state) {
                               .sample = id % 8}));
   }
   Plan plan;
-  std::vector<Finished> finished;
+  Planner::Outcome outcome;
   const std::vector<Sample> samples(static_cast<std::size_t>(num_running));
   const auto step = [&] {
     planner->plan(plan);
-    planner->commit(plan, std::span(samples).first(plan.logit_rows.size()), finished);
+    planner->commit(plan, std::span(samples).first(plan.logit_rows.size()), outcome);
   };
   while (static_cast<std::int32_t>(plan.logit_rows.size()) < num_running) step();
   for (auto _ : state) step();

@@ -26,6 +26,8 @@ struct Weather {
   int arrival_period = 1;  // one arrival in so many steps; 0: all at the start
   int cancel_period = 0;   // 0: never
   int drop_period = 0;     // 0: never
+  int draft_percent = 0;
+  int max_chunk = 0;  // 0: no chunks
 };
 
 int draw(int low, int high) {
@@ -77,7 +79,8 @@ bool run(FakeEngine& engine, const Planner& planner, const Load& load, const Wea
   };
   std::size_t next = 0;
   std::int64_t num_busy_steps = 0;
-  const std::int64_t max_steps = load.max_tokens * (weather.drop_period > 0 ? 20 : 1);
+  const std::int64_t max_steps =
+      load.max_tokens * (weather.drop_period > 0 || weather.max_chunk > 0 ? 30 : 1);
   while (next < load.specs.size() || planner.num_live() > 0) {
     while (next < load.specs.size() && (weather.arrival_period == 0 || happens(weather.arrival_period))) {
       engine.add(load.specs[next++]);
@@ -107,6 +110,17 @@ void add(Planner::Stats& sum, const Planner::Stats& stats) {
   sum.recomputed_tokens += stats.recomputed_tokens;
   sum.shared_prompt_tokens += stats.shared_prompt_tokens;
   sum.evicted_prefixes += stats.evicted_prefixes;
+  sum.restored_tokens += stats.restored_tokens;
+  sum.evicted_parked += stats.evicted_parked;
+  sum.drafted_tokens += stats.drafted_tokens;
+  sum.accepted_tokens += stats.accepted_tokens;
+}
+
+FakeEngine::Behaviour behaviour(const Load& load, const Weather& weather) {
+  return {.stop_period = load.stop_period,
+          .draft_percent = weather.draft_percent,
+          .max_chunk = weather.max_chunk,
+          .seed = weather.seed + 1};
 }
 
 TEST(PlannerPropertyTest, EveryScheduleGivesTheNaiveResponses) {
@@ -117,7 +131,7 @@ TEST(PlannerPropertyTest, EveryScheduleGivesTheNaiveResponses) {
     const Weather weather = draw_weather();
     for (int variant = 0; variant < 3; ++variant) {
       const auto planner = draw_planner(load);
-      FakeEngine engine(*planner, load.stop_period);
+      FakeEngine engine(*planner, behaviour(load, weather));
       RC_ASSERT(run(engine, *planner, load, weather));
       add(sum, planner->stats());
       num_taken_over += engine.num_taken_over();
@@ -131,6 +145,31 @@ TEST(PlannerPropertyTest, EveryScheduleGivesTheNaiveResponses) {
   EXPECT_GT(num_taken_over, 0);
 }
 
+TEST(PlannerPropertyTest, ChunksMovesAndDraftsChangeNoToken) {
+  Planner::Stats sum;
+  std::int64_t num_branch_rows = 0;
+  EXPECT_TRUE(rc::check("chunks, moves, drafts", [&] {
+    const Load load = draw_load();
+    for (int variant = 0; variant < 3; ++variant) {
+      Weather weather = draw_weather();
+      weather.draft_percent = draw(0, 101);
+      weather.max_chunk = variant == 0 ? 0 : draw(1, 200);
+      weather.drop_period = variant == 2 ? draw(60, 200) : 0;
+      const auto planner = draw_planner(load);
+      FakeEngine engine(*planner, behaviour(load, weather));
+      RC_ASSERT(run(engine, *planner, load, weather));
+      add(sum, planner->stats());
+      num_branch_rows += engine.num_branch_rows_accepted();
+    }
+  }));
+  EXPECT_GT(sum.restored_tokens, 1000);
+  EXPECT_GT(sum.evicted_parked, 10);
+  EXPECT_GT(sum.preemptions, 10);
+  EXPECT_GT(sum.accepted_tokens, 1000);
+  EXPECT_GT(sum.drafted_tokens, sum.accepted_tokens);
+  EXPECT_GT(num_branch_rows, 100);
+}
+
 TEST(PlannerPropertyTest, SurvivesCancelsAndDroppedKv) {
   std::int64_t num_cancelled = 0;
   Planner::Stats sum;
@@ -140,7 +179,7 @@ TEST(PlannerPropertyTest, SurvivesCancelsAndDroppedKv) {
     weather.cancel_period = draw(5, 60);
     weather.drop_period = draw(60, 200);
     const auto planner = draw_planner(load);
-    FakeEngine engine(*planner, load.stop_period);
+    FakeEngine engine(*planner, behaviour(load, weather));
     RC_ASSERT(run(engine, *planner, load, weather));
     add(sum, planner->stats());
     for (const auto& [id, finished] : engine.finished()) {
@@ -162,7 +201,7 @@ TEST(PlannerPropertyTest, SameInputsGiveTheSameDecisions) {
     std::vector<std::uint64_t> digests;
     for (int replay = 0; replay < 2; ++replay) {
       const auto planner = *Planner::create(config, static_cast<std::int32_t>(load.max_blocks) + 2);
-      FakeEngine engine(*planner, load.stop_period);
+      FakeEngine engine(*planner, behaviour(load, weather));
       RC_ASSERT(run(engine, *planner, load, weather));
       digests.push_back(engine.digest());
     }

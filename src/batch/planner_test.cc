@@ -51,7 +51,7 @@ class PlannerTest : public testing::Test {
       samples.push_back({.token = 7});
       if (stops == segment.id.value()) samples.back().finish = FinishReason::kStopString;
     }
-    planner_->commit(plan_, samples, finished_);
+    planner_->commit(plan_, samples, outcome_);
     planner_->check_invariants();
     return plan_;
   }
@@ -67,7 +67,7 @@ class PlannerTest : public testing::Test {
 
   std::unique_ptr<Planner> planner_;
   Plan plan_;
-  std::vector<Finished> finished_;
+  Planner::Outcome outcome_;
 };
 
 TEST_F(PlannerTest, EmptyPlanWithoutRequests) {
@@ -88,11 +88,11 @@ TEST_F(PlannerTest, PrefillsInChunksThenDecodes) {
   EXPECT_THAT(plan.logit_rows, ElementsAre(1));
   EXPECT_THAT(spans_of(step()), ElementsAre("1:6-7!"));
   EXPECT_THAT(plan.tokens, ElementsAre(7));
-  EXPECT_THAT(finished_, IsEmpty());
+  EXPECT_THAT(outcome_.finished, IsEmpty());
   EXPECT_THAT(spans_of(step()), ElementsAre("1:7-8!"));
-  ASSERT_EQ(finished_.size(), 1U);
-  EXPECT_EQ(finished_[0].reason, FinishReason::kLength);
-  EXPECT_THAT(finished_[0].response, ElementsAre(7, 7, 7));
+  ASSERT_EQ(outcome_.finished.size(), 1U);
+  EXPECT_EQ(outcome_.finished[0].reason, FinishReason::kLength);
+  EXPECT_THAT(outcome_.finished[0].response, ElementsAre(7, 7, 7));
   EXPECT_EQ(planner_->num_live(), 0);
   EXPECT_EQ(planner_->roster().pool().num_free(), 4);
   EXPECT_EQ(planner_->stats().computed_tokens, 8);
@@ -228,7 +228,7 @@ TEST_F(PlannerTest, LatestArrivalIsPreemptedAndKeepsItsTokens) {
   ASSERT_THAT(spans_of(step()), ElementsAre("2:0-129!"));
   EXPECT_EQ(planner_->stats().recomputed_tokens, 128);
   while (planner_->num_live() > 0) step();
-  EXPECT_EQ(finished_[0].response.size(), 100U);
+  EXPECT_EQ(outcome_.finished[0].response.size(), 100U);
   EXPECT_EQ(planner_->stats().computed_tokens, (60 + 189) + (60 + 99) + 128);
 }
 
@@ -245,7 +245,7 @@ TEST_F(PlannerTest, KeptPromptIsGivenUpBeforeAnyoneIsPreempted) {
   EXPECT_EQ(plan_.segments[0].end, 129);  // position 128 of request 2 needed a block
   EXPECT_EQ(planner_->stats().preemptions, 0);
   while (planner_->num_live() == 3) step();
-  EXPECT_EQ(finished_[0].id, RequestId(2));
+  EXPECT_EQ(outcome_.finished[0].id, RequestId(2));
   EXPECT_EQ(spans_of(step()).back(), "4:0-100!");
 }
 
@@ -282,10 +282,10 @@ TEST_F(PlannerTest, StopFromTheEngineEndsTheResponse) {
   add(1, 2, 5);
   step();
   step(1);
-  ASSERT_EQ(finished_.size(), 1U);
-  EXPECT_EQ(finished_[0].reason, FinishReason::kStopString);
-  EXPECT_THAT(finished_[0].response, ElementsAre(7, 7));
-  EXPECT_EQ(finish_reason_name(finished_[0].reason), "stop_string");
+  ASSERT_EQ(outcome_.finished.size(), 1U);
+  EXPECT_EQ(outcome_.finished[0].reason, FinishReason::kStopString);
+  EXPECT_THAT(outcome_.finished[0].response, ElementsAre(7, 7));
+  EXPECT_EQ(finish_reason_name(outcome_.finished[0].reason), "stop_string");
 }
 
 TEST_F(PlannerTest, CancelReturnsTheTokensSoFar) {
@@ -329,7 +329,7 @@ TEST_F(PlannerTest, RefusedRequestLeavesThePlanValid) {
   add(1, 2, 5);
   planner_->plan(plan_);
   EXPECT_FALSE(planner_->add(SequenceSpec{}));
-  planner_->commit(plan_, std::vector<Sample>(1), finished_);
+  planner_->commit(plan_, std::vector<Sample>(1), outcome_);
 }
 
 TEST_F(PlannerTest, ConfigIsValidated) {
@@ -367,9 +367,9 @@ TEST_F(PlannerDeathTest, StalePlanAborts) {
   add(1, 2, 5);
   planner_->plan(plan_);
   add(2, 2, 5);
-  EXPECT_DEATH(planner_->commit(plan_, std::vector<Sample>(1), finished_), "version");
+  EXPECT_DEATH(planner_->commit(plan_, std::vector<Sample>(1), outcome_), "version");
   planner_->plan(plan_);
-  EXPECT_DEATH(planner_->commit(plan_, std::vector<Sample>(1), finished_), "samples");
+  EXPECT_DEATH(planner_->commit(plan_, std::vector<Sample>(1), outcome_), "samples");
 }
 
 }  // namespace

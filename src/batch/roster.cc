@@ -44,6 +44,15 @@ Result<void> Roster::check_spec(const SequenceSpec& spec) const {
     return fail(Code::kInvalidArgument, "request {}: max_new_tokens is {}; it must be at least 1", spec.id,
                 spec.max_new_tokens);
   }
+  const auto num_response = static_cast<std::int64_t>(spec.response.size());
+  if (num_response >= spec.max_new_tokens) {
+    return fail(Code::kInvalidArgument, "request {}: it has {} of at most {} response tokens already",
+                spec.id, num_response, spec.max_new_tokens);
+  }
+  if (spec.num_stored >= std::ssize(*spec.prompt) + num_response) {
+    return fail(Code::kInvalidArgument, "request {}: KV of {} positions is stored, but it has {} tokens",
+                spec.id, spec.num_stored, std::ssize(*spec.prompt) + num_response);
+  }
   if (by_id_.contains(spec.id)) {
     return fail(Code::kInvalidArgument, "request {} is already running; ids of live requests must differ",
                 spec.id);
@@ -103,13 +112,15 @@ void Roster::admit(const Admission& admission, std::span<const BlockId> blocks) 
   const auto num_held = static_cast<std::size_t>(table.size());
   RONDO_CHECK(std::ranges::equal(table.blocks(), blocks.first(num_held)));
   table.acquire(blocks.subspan(num_held));
-  sequence.admit(std::move(table), admission.num_shared_tokens);
-
-  const auto by_arrival = [this](Slot a, Slot b) { return at(a).arrival() < at(b).arrival(); };
-  for (std::vector<Slot>* queue : {&residents_, &groups_.at(admission.group).residents}) {
-    queue->insert(std::ranges::upper_bound(*queue, admission.slot, by_arrival), admission.slot);
-  }
+  sequence.admit(std::move(table), admission.num_ready_tokens);
+  insert_resident(admission.slot);
+  groups_.at(admission.group).residents.push_back(admission.slot);
   waiting_.erase(sequence.arrival());
+}
+
+void Roster::insert_resident(Slot slot) {
+  const auto by_arrival = [this](Slot a, Slot b) { return at(a).arrival() < at(b).arrival(); };
+  residents_.insert(std::ranges::upper_bound(residents_, slot, by_arrival), slot);
 }
 
 void Roster::grow(Slot slot, std::span<const BlockId> free_blocks) {
@@ -124,16 +135,45 @@ void Roster::append(Slot slot, Token token) {
   at(slot).append(token);
 }
 
-kv::BlockTable Roster::leave_residents(Slot slot) {
+void Roster::replace_tail(Slot slot, std::int32_t num_kept, std::span<const BlockId> tail) {
+  at(slot).replace_tail(num_kept, tail);
+}
+
+kv::BlockTable Roster::take_blocks(Slot slot) {
   Sequence& sequence = at(slot);
-  std::erase(residents_, slot);
+  std::erase(sequence.parked() ? parked_ : residents_, slot);
   std::erase(groups_.at(sequence.spec().group).residents, slot);
   return sequence.preempt();
 }
 
 void Roster::preempt(Slot slot) {
-  leave_residents(slot);  // drops the blocks
+  RONDO_CHECK(!at(slot).parked());
+  take_blocks(slot);  // drops them
   waiting_.emplace(at(slot).arrival(), slot);
+}
+
+void Roster::park(Slot slot) {
+  at(slot).park();
+  std::erase(residents_, slot);
+  parked_.push_back(slot);
+}
+
+void Roster::evict_parked(Slot slot) {
+  RONDO_CHECK(at(slot).parked());
+  take_blocks(slot);
+  ++num_parked_without_blocks_;
+}
+
+void Roster::resume(Slot slot, std::int32_t chunk_tokens) {
+  Sequence& sequence = at(slot);
+  sequence.resume(chunk_tokens);
+  if (sequence.resident()) {
+    std::erase(parked_, slot);
+    insert_resident(slot);
+  } else {
+    --num_parked_without_blocks_;
+    waiting_.emplace(sequence.arrival(), slot);
+  }
 }
 
 void Roster::evict_prefix(GroupId group) {
@@ -152,11 +192,13 @@ Finished Roster::remove(Slot slot, FinishReason reason) {
   const GroupId group = sequence.spec().group;
   if (sequence.resident()) {
     const bool keep = keeps_prefix(sequence);
-    kv::BlockTable table = leave_residents(slot);
+    kv::BlockTable table = take_blocks(slot);
     if (keep) {
       table.truncate(kv::SharedPrefix(sequence.num_prompt()).num_blocks());
       prefixes_.put(group, std::move(table));
     }
+  } else if (sequence.parked()) {
+    --num_parked_without_blocks_;
   } else {
     waiting_.erase(sequence.arrival());
   }
@@ -173,14 +215,20 @@ Finished Roster::remove(Slot slot, FinishReason reason) {
 
 void Roster::drop_kv() {
   while (!residents_.empty()) preempt(residents_.back());
+  while (!parked_.empty()) evict_parked(parked_.back());
   prefixes_.clear();
+  for (std::optional<Sequence>& sequence : slots_) {
+    if (sequence) sequence->forget_stored();
+  }
 }
 
 void Roster::check_invariants() const {
   pool_.check_invariants();
   check_blocks();
   check_groups();
-  RONDO_CHECK_EQ(residents_.size() + waiting_.size(), by_id_.size());
+  RONDO_CHECK_EQ(residents_.size() + parked_.size() + waiting_.size() +
+                     static_cast<std::size_t>(num_parked_without_blocks_),
+                 by_id_.size());
   std::int64_t last_arrival = -1;
   for (const Slot slot : residents_) {
     const Sequence& resident = sequence(slot);
@@ -188,8 +236,13 @@ void Roster::check_invariants() const {
     RONDO_CHECK_LT(last_arrival, resident.arrival());
     RONDO_CHECK_GE(resident.num_remaining(), 1);
     RONDO_CHECK_LE(kv::blocks_for(resident.num_computed()), resident.table().size());
-    RONDO_CHECK_LE(resident.table().size(), resident.max_blocks());
+    RONDO_CHECK_LE(resident.table().size(), resident.peak_blocks());
     last_arrival = resident.arrival();
+  }
+  for (const Slot slot : parked_) {
+    RONDO_CHECK(sequence(slot).resident());
+    RONDO_CHECK(sequence(slot).parked());
+    RONDO_CHECK_EQ(sequence(slot).num_remaining(), 1);
   }
   for (const auto& [arrival, slot] : waiting_) {
     const Sequence& waiting = sequence(slot);
@@ -206,7 +259,9 @@ void Roster::check_blocks() const {
   const auto count = [&holders](std::span<const BlockId> blocks) {
     for (const BlockId block : blocks) ++holders[static_cast<std::size_t>(block.value())];
   };
-  for (const Slot slot : residents_) count(sequence(slot).table().blocks());
+  for (const std::vector<Slot>* holding : {&residents_, &parked_}) {
+    for (const Slot slot : *holding) count(sequence(slot).table().blocks());
+  }
   for (const auto& entry : prefixes_.entries()) count(entry.table.blocks());
   for (std::int32_t i = 0; i < pool_.num_blocks(); ++i) {
     RONDO_CHECK_EQ(pool_.ref_count(BlockId(i)), holders[static_cast<std::size_t>(i)]);
@@ -234,7 +289,7 @@ void Roster::check_groups() const {
     if (prefixes_.find(id) != nullptr) RONDO_CHECK(group.residents.empty());
   }
   RONDO_CHECK_EQ(num_live, this->num_live());
-  RONDO_CHECK_EQ(num_residents, residents_.size());
+  RONDO_CHECK_EQ(num_residents, residents_.size() + parked_.size());
   for (const auto& entry : prefixes_.entries()) RONDO_CHECK(groups_.contains(entry.group));
 }
 

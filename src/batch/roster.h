@@ -22,7 +22,7 @@ namespace rondo::batch {
 struct Group {
   std::shared_ptr<const std::vector<Token>> prompt;
   std::int32_t num_live = 0;
-  std::vector<Slot> residents;  // in order of arrival
+  std::vector<Slot> residents;  // those that hold blocks, parked ones too
 };
 
 /// The blocks that a sequence starts with.
@@ -30,7 +30,8 @@ struct Admission {
   Slot slot;
   GroupId group;
   std::int32_t num_shared_blocks = 0;  // its first blocks, held by a sibling or the cache too
-  std::int32_t num_shared_tokens = 0;  // positions that it need not compute
+  std::int32_t num_shared_tokens = 0;  // positions that are in them or in the copied tail
+  std::int32_t num_ready_tokens = 0;   // positions that it need not compute, restored ones too
   bool takes_cached_prefix = false;    // the group's cache entry, tail included, becomes the sequence's
 };
 
@@ -48,9 +49,11 @@ class Roster final {
   /// Valid until the next add().
   const Sequence& sequence(Slot slot) const;
   const Group& group(GroupId group) const { return groups_.at(group); }
-  /// Sequences that hold blocks, in order of arrival.
+  /// Running sequences, which hold blocks, in order of arrival.
   std::span<const Slot> residents() const { return residents_; }
-  /// Sequences that hold none, by arrival.
+  /// Parked sequences that hold blocks, oldest first.
+  std::span<const Slot> parked() const { return parked_; }
+  /// Sequences that wait for blocks, by arrival.
   const std::map<std::int64_t, Slot>& waiting() const { return waiting_; }
   std::optional<Slot> find(RequestId id) const;
   std::int32_t num_live() const { return static_cast<std::int32_t>(by_id_.size()); }
@@ -64,13 +67,20 @@ class Roster final {
   /// See Sequence::advance.
   std::int32_t advance(Slot slot, std::int32_t end);
   void append(Slot slot, Token token);
-  /// A resident sequence gives its blocks up and waits at its place by arrival.
+  void replace_tail(Slot slot, std::int32_t num_kept, std::span<const BlockId> tail);
+  /// A running sequence gives its blocks up and waits at its place by arrival.
   void preempt(Slot slot);
+  /// A decoding sequence reached its chunk's end: it keeps its blocks and stops running.
+  void park(Slot slot);
+  /// A parked sequence that holds blocks gives them up.
+  void evict_parked(Slot slot);
+  /// A parked sequence goes on at its place by arrival: it runs if it holds blocks, else it waits for them.
+  void resume(Slot slot, std::int32_t chunk_tokens);
   void evict_prefix(GroupId group);
   /// Takes a sequence out. The blocks of its prompt stay in the cache if it was their last holder and
   /// siblings wait.
   Finished remove(Slot slot, FinishReason reason);
-  /// All KV is void: every resident is preempted and the cache cleared.
+  /// All KV is void: every resident is preempted, every parked one evicted, and the cache cleared.
   void drop_kv();
 
   /// Aborts unless queues, groups and block counts agree. O(everything).
@@ -80,7 +90,8 @@ class Roster final {
   Sequence& at(Slot slot);
   Result<void> check_spec(const SequenceSpec& spec) const;
   Slot take_slot(Sequence sequence);
-  kv::BlockTable leave_residents(Slot slot);
+  void insert_resident(Slot slot);
+  kv::BlockTable take_blocks(Slot slot);
   bool keeps_prefix(const Sequence& leaving) const;
   void check_blocks() const;
   void check_groups() const;
@@ -92,6 +103,8 @@ class Roster final {
   std::unordered_map<RequestId, Slot> by_id_;
   std::unordered_map<GroupId, Group> groups_;
   std::vector<Slot> residents_;
+  std::vector<Slot> parked_;
+  std::int32_t num_parked_without_blocks_ = 0;
   std::map<std::int64_t, Slot> waiting_;
   std::int64_t next_arrival_ = 0;
 };

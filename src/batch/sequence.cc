@@ -25,9 +25,21 @@ Sequence::Sequence(SequenceSpec spec, std::int64_t arrival, kv::BlockPool& pool)
     : spec_(std::move(spec)),
       arrival_(arrival),
       pool_(&pool),
-      max_blocks_(static_cast<std::int32_t>(
-          kv::blocks_for(static_cast<std::int64_t>(num_prompt()) + spec_.max_new_tokens - 1))),
-      table_(pool) {}
+      response_(std::move(spec_.response)),
+      table_(pool),
+      num_stored_(spec_.num_stored) {
+  set_chunk(spec_.chunk_tokens);
+}
+
+void Sequence::set_chunk(std::int32_t chunk_tokens) {
+  const auto length = static_cast<std::int32_t>(response_.size());
+  const std::int32_t left = spec_.max_new_tokens - length;
+  chunk_end_ = length + (chunk_tokens > 0 ? std::min(chunk_tokens, left) : left);
+}
+
+std::int32_t Sequence::peak_blocks() const {
+  return static_cast<std::int32_t>(kv::blocks_for(static_cast<std::int64_t>(num_prompt()) + chunk_end_ - 1));
+}
 
 Token Sequence::token(std::int32_t position) const {
   RONDO_CHECK(position >= 0 && position < num_known());
@@ -37,17 +49,19 @@ Token Sequence::token(std::int32_t position) const {
 }
 
 SequenceState Sequence::state() const {
+  if (parked_) return SequenceState::kParked;
   if (!resident_) return SequenceState::kWaiting;
   return num_remaining() == 1 ? SequenceState::kDecoding : SequenceState::kPrefilling;
 }
 
 void Sequence::admit(kv::BlockTable table, std::int32_t num_computed) {
-  RONDO_CHECK(!resident_);
+  RONDO_CHECK(!resident_ && !parked_);
   RONDO_CHECK_LT(num_computed, num_known());
   table_ = std::move(table);
-  table_.reserve(max_blocks_);
+  table_.reserve(kv::blocks_for(static_cast<std::int64_t>(num_prompt()) + spec_.max_new_tokens));
   response_.reserve(static_cast<std::size_t>(spec_.max_new_tokens));
   num_computed_ = num_computed;
+  num_stored_ = 0;  // what was put by is used up
   max_computed_ = std::max(max_computed_, num_computed);
   resident_ = true;
 }
@@ -64,8 +78,26 @@ std::int32_t Sequence::advance(std::int32_t end) {
 
 void Sequence::append(Token token) {
   RONDO_CHECK_EQ(num_remaining(), 0);
-  RONDO_CHECK_LT(static_cast<std::int32_t>(response_.size()), spec_.max_new_tokens);
+  RONDO_CHECK_GT(num_left(), 0);
   response_.push_back(token);
+}
+
+void Sequence::replace_tail(std::int32_t num_kept, std::span<const BlockId> tail) {
+  RONDO_CHECK(resident_);
+  table_.truncate(num_kept);
+  table_.acquire(tail);
+}
+
+void Sequence::park() {
+  RONDO_CHECK(resident_ && !parked_);
+  RONDO_CHECK_EQ(num_remaining(), 1);
+  parked_ = true;
+}
+
+void Sequence::resume(std::int32_t chunk_tokens) {
+  RONDO_CHECK(parked_);
+  parked_ = false;
+  set_chunk(chunk_tokens);
 }
 
 kv::BlockTable Sequence::preempt() {

@@ -36,7 +36,7 @@ Engine::Engine(const model::Model& model, const text::Tokenizer* tokenizer, cons
       num_blocks_(num_blocks),
       scratch_(static_cast<std::size_t>(context.pool->num_threads())) {}
 
-Result<void> Engine::submit(Request request) {
+Result<void> Engine::check(const Request& request) const {
   const model::ModelSpec& spec = model_->spec();
   if (request.prompt == nullptr || request.prompt->empty())
     return fail(Code::kInvalidArgument, "request {}: the prompt is empty", request.id);
@@ -53,22 +53,49 @@ Result<void> Engine::submit(Request request) {
                 request.prompt->size(), request.max_new_tokens, spec.max_positions);
   if (request.stop != nullptr && !request.stop->strings.empty() && tokenizer_ == nullptr)
     return fail(Code::kInvalidArgument, "request {}: stop strings need a tokenizer", request.id);
-  RONDO_TRY(request.sampling.validate());
+  RONDO_CHECK_EQ(request.progress.tokens.size(), request.progress.logprobs.size());
+  RONDO_CHECK_EQ(request.progress.tokens.size(), request.progress.entropies.size());
+  return request.sampling.validate();
+}
+
+// The positions that the request's images cover, if they are whole and fit each other; else lets go of them.
+std::int32_t Engine::stored_tokens(Request& request) {
+  if (request.stored.empty()) return 0;
+  std::int32_t end = 0;
+  bool whole = true;
+  for (const auto& image : request.stored) {
+    whole = whole && image->first_block == end && image->intact();
+    end = image->end_block();
+  }
+  if (whole) return request.stored.back()->num_tokens;
+  ++num_damaged_images_;
+  request.stored.clear();
+  return 0;
+}
+
+Result<void> Engine::submit(Request request) {
+  RONDO_TRY(check(request));
   RONDO_ASSIGN(const batch::Slot slot,
                planner_->add({.id = request.id,
                               .group = request.group,
                               .prompt = request.prompt,
                               .max_new_tokens = request.max_new_tokens,
-                              .sample = static_cast<std::int32_t>(request.counter.sample)}));
+                              .sample = static_cast<std::int32_t>(request.counter.sample),
+                              .chunk_tokens = request.chunk_tokens,
+                              .response = request.progress.tokens,
+                              .num_stored = stored_tokens(request)}));
   if (static_cast<std::size_t>(slot.value()) >= live_.size())
     live_.resize(static_cast<std::size_t>(slot.value()) + 1);
   Live& state = live(slot);
-  state.logprobs.clear();
-  state.entropies.clear();
+  state.logprobs = std::move(request.progress.logprobs);
+  state.entropies = std::move(request.progress.entropies);
   state.logprobs.reserve(static_cast<std::size_t>(request.max_new_tokens));
   state.entropies.reserve(static_cast<std::size_t>(request.max_new_tokens));
   state.stop.reset();
-  if (request.stop != nullptr) state.stop.emplace(request.stop, tokenizer_);
+  if (request.stop != nullptr) {
+    state.stop.emplace(request.stop, tokenizer_);
+    for (const Token token : request.progress.tokens) state.stop->push(token);
+  }
   state.request = std::move(request);
   return {};
 }
@@ -77,6 +104,38 @@ std::optional<Response> Engine::cancel(RequestId id) {
   std::optional<batch::Finished> ended = planner_->cancel(id);
   if (!ended) return std::nullopt;
   return make_response(std::move(*ended));
+}
+
+std::optional<Progress> Engine::take(RequestId id) {
+  std::optional<Response> response = cancel(id);
+  if (!response) return std::nullopt;
+  return Progress{std::move(response->tokens), std::move(response->logprobs), std::move(response->entropies)};
+}
+
+std::shared_ptr<const kv::Image> Engine::export_kv(RequestId id, std::int32_t first_block,
+                                                   std::int32_t end_block) const {
+  const auto slot = planner_->roster().find(id);
+  if (!slot) return nullptr;
+  const batch::Sequence& sequence = planner_->roster().sequence(*slot);
+  if (!sequence.resident() || !sequence.parked()) return nullptr;
+  const auto filled = static_cast<std::int32_t>(kv::blocks_for(sequence.num_computed()));
+  const std::int32_t end = end_block < 0 ? filled : end_block;
+  RONDO_CHECK(first_block < end && end <= filled);
+  auto image = std::make_shared<kv::Image>();
+  image->first_block = first_block;
+  image->num_blocks = end - first_block;
+  image->num_tokens = std::min(sequence.num_computed(), end * kv::kBlockTokens);
+  const auto count = static_cast<std::size_t>(image->num_blocks);
+  image->bytes = AlignedBuffer<std::byte>(count * KvStorage::block_bytes(model_->spec()));
+  kv_.read(sequence.table().blocks().subspan(static_cast<std::size_t>(first_block), count),
+           image->bytes.span());
+  image->seal();
+  return image;
+}
+
+void Engine::drop_kv() {
+  planner_->drop_kv();
+  for (Live& state : live_) state.request.stored.clear();
 }
 
 Response Engine::make_response(batch::Finished&& finished) {
@@ -90,31 +149,79 @@ Response Engine::make_response(batch::Finished&& finished) {
 }
 
 Result<void> Engine::step(std::vector<Response>& finished) {
-  planner_->plan(plan_);
+  make_drafts();
+  planner_->plan(plan_, drafts_);
+  outcome_.clear();
   if (plan_.empty()) return {};
+  restore_kv();
   kv_.copy(plan_.copies);
   gather_spans();
-  forward_.run({.tokens = plan_.tokens, .positions = plan_.positions, .spans = spans_});
+  forward_.run(
+      {.tokens = plan_.tokens, .positions = plan_.positions, .spans = spans_, .extra_stores = extra_stores_});
   RONDO_TRY(sample_rows());
-  finished_.clear();
-  planner_->commit(plan_, samples_, finished_);
-  for (batch::Finished& ended : finished_) finished.push_back(make_response(std::move(ended)));
+  planner_->commit(plan_, samples_, outcome_);
+  for (batch::Finished& ended : outcome_.finished) finished.push_back(make_response(std::move(ended)));
   return {};
+}
+
+void Engine::make_drafts() {
+  drafts_.clear();
+  if (!drafter_) return;
+  contexts_.clear();
+  for (const batch::Slot slot : planner_->roster().residents()) {
+    const batch::Sequence& sequence = planner_->roster().sequence(slot);
+    if (sequence.state() != batch::SequenceState::kDecoding || sequence.num_left() < 2) continue;
+    contexts_.push_back({.slot = slot,
+                         .id = sequence.spec().id,
+                         .group = sequence.spec().group,
+                         .prompt = *sequence.spec().prompt,
+                         .response = sequence.response(),
+                         .max_tokens = sequence.num_left() - 1});
+  }
+  if (!contexts_.empty()) drafter_(contexts_, drafts_);
+}
+
+void Engine::restore_kv() {
+  for (const batch::Restore& restore : plan_.restores) {
+    Request& request = live(restore.slot).request;
+    for (const auto& image : request.stored) {
+      const std::int32_t begin = std::max(restore.first_block, image->first_block);
+      const std::int32_t end = std::min(restore.first_block + restore.num_blocks, image->end_block());
+      for (std::int32_t b = begin; b < end; ++b)
+        kv_.write(plan_.tables[static_cast<std::size_t>(restore.table_begin + b)].value(), image->block(b));
+    }
+    request.stored.clear();
+  }
 }
 
 void Engine::gather_spans() {
   tables_.clear();
   for (BlockId block : plan_.tables) tables_.push_back(block.value());
   spans_.clear();
-  for (const batch::Segment& segment : plan_.segments)
+  extra_stores_.clear();
+  for (const batch::Segment& segment : plan_.segments) {
     spans_.push_back({.block_table = tables_.data() + segment.table_begin,
                       .first_position = segment.begin,
                       .first_row = segment.first_row,
-                      .rows = segment.end - segment.begin});
+                      .rows = segment.end_chain_row() - segment.first_row});
+    for (const batch::Branch& branch : plan_.branches_of(segment))
+      spans_.push_back({.block_table = tables_.data() + branch.table_begin,
+                        .first_position = branch.position,
+                        .first_row = branch.first_row,
+                        .rows = branch.num_rows});
+  }
+  for (const batch::ExtraStore& store : plan_.stores)
+    extra_stores_.push_back({.block_table = tables_.data() + store.table_begin,
+                             .first_position = store.position,
+                             .first_row = store.first_row,
+                             .rows = store.num_rows});
 }
 
 Result<void> Engine::sample_rows() {
   samples_.assign(plan_.logit_rows.size(), {});
+  walks_.clear();
+  for (const batch::Segment& segment : plan_.segments)
+    if (segment.wants_logits) walks_.push_back({&segment, segment.root_row(), false});
   for (std::size_t first = 0; first < plan_.logit_rows.size(); first += Forward::kLogitRows) {
     const std::size_t count = std::min<std::size_t>(Forward::kLogitRows, plan_.logit_rows.size() - first);
     RONDO_TRY(sample_chunk(first, count));
@@ -128,9 +235,9 @@ Result<void> Engine::sample_chunk(std::size_t first, std::size_t count) {
   Result<void> error;
   const auto threads = static_cast<std::size_t>(context_.pool->num_threads());
   context_.pool->run([&](int thread) {
-    for (std::size_t i = static_cast<std::size_t>(thread); i < count; i += threads) {
-      auto sampled = sample_row(first + i, logits + i * static_cast<std::size_t>(model_->spec().vocab),
-                                scratch_[static_cast<std::size_t>(thread)]);
+    for (std::size_t i = static_cast<std::size_t>(thread); i < walks_.size(); i += threads) {
+      auto sampled =
+          sample_walk(walks_[i], first, first + count, logits, scratch_[static_cast<std::size_t>(thread)]);
       if (sampled) continue;
       const std::lock_guard lock(mutex);
       error = std::move(sampled);
@@ -139,11 +246,27 @@ Result<void> Engine::sample_chunk(std::size_t first, std::size_t count) {
   return error;
 }
 
-// Runs on a worker: touches the state of its own sequence alone.
-Result<void> Engine::sample_row(std::size_t index, const float* logits, kernels::SamplingScratch& scratch) {
-  const auto row = static_cast<std::size_t>(plan_.logit_rows[index]);
-  const batch::Segment& segment = plan_.segments[static_cast<std::size_t>(plan_.row_segments[row])];
-  Live& state = live(segment.slot);
+// Draws along one segment's drafts as far as these logit rows, [first, end), go. Runs on a worker: touches
+// the state of its own sequence alone.
+Result<void> Engine::sample_walk(Walk& walk, std::size_t first, std::size_t end, const float* logits,
+                                 kernels::SamplingScratch& scratch) {
+  const auto vocab = static_cast<std::size_t>(model_->spec().vocab);
+  while (!walk.over) {
+    const auto index =
+        static_cast<std::size_t>(walk.segment->first_logit + walk.row - walk.segment->root_row());
+    if (index < first || index >= end) break;
+    RONDO_ASSIGN(const auto next, sample_row(walk, index, logits + (index - first) * vocab, scratch));
+    walk.over = !next.has_value();
+    walk.row = next.value_or(walk.row);
+  }
+  return {};
+}
+
+// Draws the token of one logit row; returns the row where the next one is drawn, if the drafts have it.
+Result<std::optional<std::int32_t>> Engine::sample_row(const Walk& walk, std::size_t index,
+                                                       const float* logits,
+                                                       kernels::SamplingScratch& scratch) {
+  Live& state = live(walk.segment->slot);
   RngCounter counter = state.request.counter;
   counter.position = static_cast<std::uint32_t>(state.logprobs.size());
   const model::ModelSpec& spec = model_->spec();
@@ -154,7 +277,8 @@ Result<void> Engine::sample_row(std::size_t index, const float* logits, kernels:
   state.entropies.push_back(sampled.entropy);
   samples_[index].token = sampled.token;
   if (state.stop) samples_[index].finish = state.stop->push(sampled.token);
-  return {};
+  if (samples_[index].finish) return std::nullopt;
+  return plan_.next_row(*walk.segment, walk.row, sampled.token);
 }
 
 }  // namespace rondo::engine

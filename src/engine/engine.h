@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include "base/id.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "batch/drafts.h"
 #include "batch/planner.h"
 #include "config/byte_size.h"
 #include "engine/forward.h"
@@ -18,12 +20,21 @@
 #include "engine/stop_condition.h"
 #include "kernels/ops.h"
 #include "kernels/sampling.h"
+#include "kv/image.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
 
 namespace rondo::engine {
 
-/// One response to generate. Everything that its tokens depend on is in here and in the weights.
+/// What a response has got so far.
+struct Progress {
+  std::vector<Token> tokens;
+  std::vector<float> logprobs;   // as in Response
+  std::vector<float> entropies;  // as in Response
+};
+
+/// One response to generate, or the rest of one that began elsewhere. Everything that its tokens depend on is
+/// in here and in the weights.
 struct Request {
   RequestId id;
   GroupId group;                                     // requests of a group have the same prompt
@@ -33,6 +44,11 @@ struct Request {
   Rng rng{0, RngPurpose::kRollout};
   RngCounter counter;                     // step, ordinal and sample; the engine fills in the position
   std::shared_ptr<const StopRules> stop;  // null: the length alone ends it
+  std::int32_t chunk_tokens = 0;          // new tokens after which it parks; 0: never
+  Progress progress;                      // from an earlier chunk
+  // Its KV from there: images that together cover positions [0, num_tokens) without a gap, or none. One that
+  // is damaged, or void because the weights changed, is computed anew.
+  std::vector<std::shared_ptr<const kv::Image>> stored = {};
 };
 
 /// A finished response.
@@ -44,6 +60,18 @@ struct Response {
   std::vector<float> entropies;  // [tokens], of that distribution, in nats
   batch::FinishReason reason = batch::FinishReason::kLength;
 };
+
+/// A sequence that a draft may be made for.
+struct DraftContext {
+  batch::Slot slot;
+  RequestId id;
+  GroupId group;
+  std::span<const Token> prompt;
+  std::span<const Token> response;
+  std::int32_t max_tokens = 0;  // a longer draft is cut
+};
+/// Fills in drafts for any of the sequences. Called once a step, by the engine's owner thread.
+using Drafter = std::function<void(std::span<const DraftContext>, batch::Drafts&)>;
 
 /// Generates responses by continuous batching over a paged KV pool of fixed size.
 ///
@@ -80,10 +108,28 @@ class Engine final {
 
   /// Runs one step and appends the responses that ended. kNumeric if logits are not finite.
   Result<void> step(std::vector<Response>& finished);
-  bool idle() const { return planner_->num_live() == 0; }
+  /// What else the last step brought: chunks that are over, and how drafts fared.
+  std::span<const batch::Planner::Parked> parked() const { return outcome_.parked; }
+  std::span<const batch::Planner::Verdict> verdicts() const { return outcome_.verdicts; }
+  /// No request runs or waits; some may be parked.
+  bool idle() const { return planner_->roster().residents().empty() && planner_->roster().waiting().empty(); }
+
+  /// A parked request goes on for up to `chunk_tokens` (0: to its end); false if it is not parked.
+  bool resume(RequestId id, std::int32_t chunk_tokens) { return planner_->resume(id, chunk_tokens); }
+  /// The KV of blocks [first_block, end_block) of a parked request, of all behind the first if `end_block` is
+  /// negative; null if it holds none.
+  std::shared_ptr<const kv::Image> export_kv(RequestId id, std::int32_t first_block,
+                                             std::int32_t end_block = -1) const;
+  /// Ends a request here, to go on elsewhere; nullopt if it is not live.
+  std::optional<Progress> take(RequestId id);
+
+  /// Who proposes drafts; empty: nobody. Which drafts there are changes speed alone.
+  void set_drafter(Drafter drafter) { drafter_ = std::move(drafter); }
+  /// Requests whose stored KV was damaged.
+  std::int64_t num_damaged_images() const { return num_damaged_images_; }
 
   /// For new weights: everything computed from the old ones is void. Live requests keep their tokens.
-  void drop_kv() { planner_->drop_kv(); }
+  void drop_kv();
 
   const batch::Planner::Stats& stats() const { return planner_->stats(); }
   std::int32_t num_blocks() const { return num_blocks_; }
@@ -103,11 +149,25 @@ class Engine final {
   Engine(const model::Model& model, const text::Tokenizer* tokenizer, const kernels::Context& context,
          KvStorage kv, std::unique_ptr<batch::Planner> planner, std::int64_t max_rows,
          std::int32_t num_blocks);
+  // Where the sampling of a segment stands: it follows its drafts from row to row.
+  struct Walk {
+    const batch::Segment* segment;
+    std::int32_t row;
+    bool over;
+  };
+
   Live& live(batch::Slot slot) { return live_[static_cast<std::size_t>(slot.value())]; }
+  Result<void> check(const Request& request) const;
+  std::int32_t stored_tokens(Request& request);
+  void make_drafts();
+  void restore_kv();
   void gather_spans();
   Result<void> sample_rows();
   Result<void> sample_chunk(std::size_t first, std::size_t count);
-  Result<void> sample_row(std::size_t index, const float* logits, kernels::SamplingScratch& scratch);
+  Result<void> sample_walk(Walk& walk, std::size_t first, std::size_t end, const float* logits,
+                           kernels::SamplingScratch& scratch);
+  Result<std::optional<std::int32_t>> sample_row(const Walk& walk, std::size_t index, const float* logits,
+                                                 kernels::SamplingScratch& scratch);
   Response make_response(batch::Finished&& finished);
 
   const model::Model* model_;
@@ -123,7 +183,13 @@ class Engine final {
   std::vector<std::int32_t> tables_;
   std::vector<kernels::SequenceSpan> spans_;
   std::vector<batch::Sample> samples_;
-  std::vector<batch::Finished> finished_;
+  std::vector<kernels::SequenceSpan> extra_stores_;
+  std::vector<Walk> walks_;
+  batch::Planner::Outcome outcome_;
+  Drafter drafter_;
+  std::vector<DraftContext> contexts_;
+  batch::Drafts drafts_;
+  std::int64_t num_damaged_images_ = 0;
   std::vector<kernels::SamplingScratch> scratch_;  // by thread
 };
 

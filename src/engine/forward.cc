@@ -111,13 +111,13 @@ Forward::Value Forward::rope(Value qkv) {
 Forward::Value Forward::attention(std::int32_t layer, Value qkv) {
   const model::ModelSpec& spec = model_->spec();
   const kernels::KvView& view = kv_->layer(layer);
-  kernels::kv_store(context_,
-                    {.kv = &view,
-                     .span = {},
-                     .k = qkv.data + spec.q_width(),
-                     .v = qkv.data + spec.q_width() + spec.kv_width(),
-                     .ld = qkv.width},
-                    rows_.spans);
+  const kernels::KvStoreArgs store{.kv = &view,
+                                   .span = {},
+                                   .k = qkv.data + spec.q_width(),
+                                   .v = qkv.data + spec.q_width() + spec.kv_width(),
+                                   .ld = qkv.width};
+  kernels::kv_store(context_, store, rows_.spans);
+  if (!rows_.extra_stores.empty()) kernels::kv_store(context_, store, rows_.extra_stores);
   kernels::attention(context_, {.kv = &view,
                                 .spans = rows_.spans,
                                 .kv_head = 0,

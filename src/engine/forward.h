@@ -20,6 +20,7 @@ struct Rows {
   std::span<const Token> tokens;
   std::span<const std::int32_t> positions;
   std::span<const kernels::SequenceSpan> spans;
+  std::span<const kernels::SequenceSpan> extra_stores = {};  // rows whose K and V go to a second place, too
 };
 
 /// Runs a model forward over paged KV. Borrows model and KV; owns the activations of up to `max_rows` rows

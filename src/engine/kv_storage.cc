@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
+
 namespace rondo::engine {
 namespace {
 
@@ -72,6 +74,20 @@ void KvStorage::copy(std::span<const kv::BlockCopy> copies) {
   for (const kv::BlockCopy& c : copies)
     std::memcpy(base_ + static_cast<std::size_t>(c.to.value()) * stride,
                 base_ + static_cast<std::size_t>(c.from.value()) * stride, stride);
+}
+
+void KvStorage::read(std::span<const BlockId> blocks, std::span<std::byte> bytes) const {
+  const std::size_t stride = layers_.front().block_stride;
+  RONDO_CHECK_EQ(bytes.size(), blocks.size() * stride);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    std::memcpy(bytes.data() + i * stride, base_ + static_cast<std::size_t>(blocks[i].value()) * stride,
+                stride);
+}
+
+void KvStorage::write(std::int32_t block, std::span<const std::byte> bytes) {
+  const std::size_t stride = layers_.front().block_stride;
+  RONDO_CHECK_EQ(bytes.size(), stride);
+  std::memcpy(base_ + static_cast<std::size_t>(block) * stride, bytes.data(), stride);
 }
 
 }  // namespace rondo::engine

@@ -32,6 +32,10 @@ class KvStorage final {
   /// Copies whole blocks, which includes the slots asked for; slots behind them are overwritten before they
   /// are read.
   void copy(std::span<const kv::BlockCopy> copies);
+  /// Writes whole blocks out, one after the other; `bytes` holds block_bytes for each.
+  void read(std::span<const BlockId> blocks, std::span<std::byte> bytes) const;
+  /// Fills one block from what read() wrote.
+  void write(std::int32_t block, std::span<const std::byte> bytes);
 
  private:
   KvStorage(std::byte* base, std::size_t bytes, const model::ModelSpec& spec);
