@@ -1,0 +1,155 @@
+#include "rollout/length_prior.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "base/check.h"
+
+namespace rondo::rollout {
+namespace {
+
+constexpr double kDiscount = 0.5;       // of earlier steps, per step
+constexpr double kMinSigma = 0.05;      // equal lengths do not mean certainty
+constexpr double kLargestLength = 1e9;  // tokens; keeps the quantile an integer
+constexpr int kEmRounds = 50;
+
+struct Normal {
+  double mean = 0.0;
+  double variance = 0.0;
+};
+
+// E[x] and Var[x] of a normal known to be above `bound`.
+Normal beyond(const Normal& normal, double bound) {
+  const double sigma = std::sqrt(normal.variance);
+  const double alpha = (bound - normal.mean) / sigma;
+  const double tail = 0.5 * std::erfc(alpha / std::numbers::sqrt2);
+  constexpr double kNoTail = 1e-12;  // there the hazard is alpha + 1/alpha, and hardly anything is left above
+  const double density = std::exp(-0.5 * alpha * alpha) / std::sqrt(2.0 * std::numbers::pi);
+  const double hazard = tail > kNoTail ? density / tail : alpha + 1.0 / alpha;
+  const double left = std::max(0.0, 1.0 - hazard * (hazard - alpha));
+  return {normal.mean + sigma * hazard, normal.variance * left};
+}
+
+// What a response counts as under the present fit: itself, or what a censored one is expected to be.
+Normal completed(const LengthSample::Entry& entry, const Normal& fit) {
+  return entry.censored ? beyond(fit, entry.log_length) : Normal{entry.log_length, 0.0};
+}
+
+// Maximum likelihood of a normal with some values known only from below.
+Normal fit_censored(std::span<const LengthSample::Entry> entries) {
+  const auto count = static_cast<double>(entries.size());
+  Normal fit;
+  for (const auto& entry : entries) fit.mean += entry.log_length / count;
+  for (const auto& entry : entries) fit.variance += std::pow(entry.log_length - fit.mean, 2) / count;
+  fit.variance = std::max(fit.variance, kMinSigma * kMinSigma);
+  const bool any = std::ranges::any_of(entries, &LengthSample::Entry::censored);
+  const bool all = std::ranges::all_of(entries, &LengthSample::Entry::censored);
+  if (!any || all) return fit;  // nothing but bounds: there is no finite maximum
+  for (int round = 0; round < kEmRounds; ++round) {
+    Normal next;
+    for (const auto& entry : entries) next.mean += completed(entry, fit).mean / count;
+    for (const auto& entry : entries) {
+      const Normal value = completed(entry, fit);
+      next.variance += (std::pow(value.mean - next.mean, 2) + value.variance) / count;
+    }
+    next.variance = std::max(next.variance, kMinSigma * kMinSigma);
+    fit = next;
+  }
+  return fit;
+}
+
+// Sums of the one-way analysis of variance.
+struct Variation {
+  double within = 0.0;
+  double between = 0.0;
+  double count = 0.0;
+  double sum_of_squared_sizes = 0.0;
+  double num_groups = 0.0;
+};
+
+Variation variation_of(const LengthSample& sample, const Normal& fit) {
+  Variation sums;
+  for (std::size_t g = 0; g < sample.num_groups(); ++g) {
+    const auto group = sample.group(g);
+    if (group.empty()) continue;
+    const auto size = static_cast<double>(group.size());
+    double mean = 0.0;
+    for (const auto& entry : group) mean += completed(entry, fit).mean / size;
+    for (const auto& entry : group) {
+      const Normal value = completed(entry, fit);
+      sums.within += std::pow(value.mean - mean, 2) + value.variance;
+    }
+    sums.between += size * std::pow(mean - fit.mean, 2);
+    sums.count += size;
+    sums.sum_of_squared_sizes += size * size;
+    sums.num_groups += 1.0;
+  }
+  return sums;
+}
+
+// The intraclass correlation less one standard error (Fisher's, for equal groups of the mean size).
+double cautious_rho(const Variation& sums) {
+  const double within = sums.within / (sums.count - sums.num_groups);
+  const double between = sums.between / (sums.num_groups - 1.0);
+  const double size = (sums.count - sums.sum_of_squared_sizes / sums.count) / (sums.num_groups - 1.0);
+  if (between <= within || size <= 1.0) return 0.0;
+  const double rho = (between - within) / (between + (size - 1.0) * within);
+  const double error = (1.0 - rho) * (1.0 + (size - 1.0) * rho) *
+                       std::sqrt(2.0 / (size * (size - 1.0) * (sums.num_groups - 1.0)));
+  return std::clamp(rho - error, 0.0, kMaxRho);
+}
+
+}  // namespace
+
+void LengthSample::add(std::int32_t tokens, std::int32_t max_new_tokens) {
+  RONDO_CHECK(!begins_.empty() && tokens >= 1);
+  entries_.push_back({static_cast<float>(std::log(tokens)), tokens >= max_new_tokens});
+}
+
+std::span<const LengthSample::Entry> LengthSample::group(std::size_t index) const {
+  const std::size_t begin = begins_[index];
+  const std::size_t end = index + 1 < begins_.size() ? begins_[index + 1] : entries_.size();
+  return std::span(entries_).subspan(begin, end - begin);
+}
+
+LengthPrior learn(const LengthPrior& before, const LengthSample& sample) {
+  constexpr std::size_t kMinGroups = 2;
+  if (sample.num_groups() < kMinGroups || sample.entries().size() < 2 * sample.num_groups()) return before;
+  const Normal fit = fit_censored(sample.entries());
+  const auto fresh = static_cast<double>(sample.num_groups());
+  const double old = before.weight * kDiscount;
+  const double share = fresh / (fresh + old);
+  const auto average = [share](double was, double is) { return was + share * (is - was); };
+  return {.log_median = average(before.log_median, fit.mean),
+          .sigma = average(before.sigma, std::sqrt(fit.variance)),
+          .rho = average(before.rho, cautious_rho(variation_of(sample, fit))),
+          .weight = fresh + old};
+}
+
+GroupForecast forecast(const LengthPrior& prior, double quantile_z, std::span<const std::int32_t> finished,
+                       std::span<std::int32_t> unfinished) {
+  // A group's log mean is the prior's with the weight of k responses; rho = 0 makes k infinite.
+  const double rho = std::max(prior.rho, 1e-6);
+  const double k = (1.0 - rho) / rho;
+  double sum = k * prior.log_median;
+  double count = k;
+  for (const std::int32_t tokens : finished) sum += std::log(tokens);
+  count += static_cast<double>(finished.size());
+  std::ranges::sort(unfinished, std::greater{});
+  for (const std::int32_t tokens : unfinished) {
+    if (tokens < 1 || std::log(tokens) <= sum / count) break;
+    sum += std::log(tokens);
+    count += 1.0;
+  }
+  const double m = sum / count;
+  const double s = prior.sigma * std::sqrt(1.0 - rho);
+  const double upper = m + quantile_z * s * std::sqrt(1.0 + 1.0 / count);
+  const auto tokens = [](double log) {
+    return static_cast<std::int64_t>(std::ceil(std::min(std::exp(log), kLargestLength)));
+  };
+  return {.upper_tokens = std::max<std::int64_t>(1, tokens(upper)), .revise_above = tokens(m)};
+}
+
+}  // namespace rondo::rollout

@@ -1,0 +1,67 @@
+// LengthPrior: what finished steps say about the lengths of responses, and what a group's own samples add.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace rondo::rollout {
+
+/// Logs of lengths as a one-way random-effects model: a group's mean is normal around the global one, a
+/// response normal around its group's mean. Plain values: store them to resume a run.
+struct LengthPrior {
+  double log_median = 0.0;  // of all responses, in log tokens
+  double sigma = 0.0;       // standard deviation of a log length
+  double rho = 0.0;         // share of the variance that lies between groups, in [0, kMaxRho]
+  double weight = 0.0;      // groups it was learned from, older ones discounted; 0: nothing learned
+  bool operator==(const LengthPrior&) const = default;
+};
+
+/// Beyond this a group's first response would settle its forecast.
+inline constexpr double kMaxRho = 0.9;
+
+/// The finished lengths of one step, group by group.
+///
+/// Does not know who generated them. A length at its limit is censored: the response would have gone on.
+/// Owner thread.
+class LengthSample final {
+ public:
+  struct Entry {
+    float log_length = 0.0f;
+    bool censored = false;
+  };
+
+  void begin_group() { begins_.push_back(entries_.size()); }
+  /// Adds a response of the group begun last. tokens >= 1.
+  void add(std::int32_t tokens, std::int32_t max_new_tokens);
+
+  std::size_t num_groups() const { return begins_.size(); }
+  std::span<const Entry> group(std::size_t index) const;
+  std::span<const Entry> entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> begins_;
+};
+
+/// The prior after one more step: a fresh fit, averaged with `before`, whose weight is halved.
+///
+/// Median and sigma are the maximum-likelihood fit of a censored normal (EM). rho comes from the analysis of
+/// variance within and between groups, a censored log standing for its expected value and its remaining
+/// variance counting as variation within; then one standard error is taken off, because too high a rho makes
+/// the scheduler trust one short sibling. Unchanged if the sample has fewer than 2 groups of 2 responses.
+LengthPrior learn(const LengthPrior& before, const LengthSample& sample);
+
+/// What is expected of a group's unfinished responses.
+struct GroupForecast {
+  std::int64_t upper_tokens = 0;  // a high quantile of their length
+  std::int64_t revise_above = 0;  // the median; an unfinished response beyond it is news
+};
+
+/// Quantile m + quantile_z * s * sqrt(1 + 1/(n + k)) in logs, where k = (1 - rho)/rho, s = sigma *
+/// sqrt(1 - rho), and m is the mean of the group's n known logs shrunk to the prior's: those of `finished`,
+/// and of `unfinished` as far as they are beyond m, longest first. Sorts `unfinished`.
+GroupForecast forecast(const LengthPrior& prior, double quantile_z, std::span<const std::int32_t> finished,
+                       std::span<std::int32_t> unfinished);
+
+}  // namespace rondo::rollout

@@ -1,0 +1,153 @@
+#include "rollout/naive_books.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kv/block_pool.h"
+#include "kv/prefix.h"
+
+namespace rondo::rollout {
+
+void NaiveBooks::fail_instance(InstanceId id) {
+  instances_.erase(id);
+  for (auto& [request, record] : requests_) {
+    if (record.place == KvPlace{KvTier::kInstance, id}) {
+      record.place = {};
+      record.in_flight = false;
+    }
+  }
+  for (auto& [group, prompt] : prompts_) prompt.copies.erase(id);
+}
+
+void NaiveBooks::add_group(const GroupSpec& spec) {
+  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}};
+  for (const SampleSpec& sample : spec.samples) requests_[sample.id] = {.group = spec.id, .place = {}};
+}
+
+// Whether a sample of the group has its KV there.
+bool NaiveBooks::present(GroupId group, InstanceId id) const {
+  return std::ranges::any_of(requests_, [&](const auto& item) {
+    return item.second.group == group && item.second.place == KvPlace{KvTier::kInstance, id};
+  });
+}
+
+std::int64_t NaiveBooks::private_blocks(const Record& record) const {
+  if (record.in_flight) return record.reserved;
+  const std::int32_t prompt = prompts_.at(record.group).tokens;
+  return kv::blocks_for(prompt + record.generated - 1) - kv::SharedPrefix(prompt).full_blocks;
+}
+
+std::int64_t NaiveBooks::used(InstanceId id) const {
+  std::int64_t blocks = 0;
+  for (const auto& [request, record] : requests_) {
+    if (record.place == KvPlace{KvTier::kInstance, id}) blocks += private_blocks(record);
+  }
+  for (const auto& [group, prompt] : prompts_) {
+    const kv::SharedPrefix prefix(prompt.tokens);
+    if (prompt.copies.contains(id)) blocks += present(group, id) ? prefix.full_blocks : prefix.num_blocks();
+  }
+  return blocks;
+}
+
+std::int64_t NaiveBooks::stored(KvTier tier) const {
+  std::int64_t blocks = 0;
+  for (const auto& [request, record] : requests_) {
+    const std::int32_t tokens = prompts_.at(record.group).tokens + record.generated - 1;
+    if (record.place.tier == tier) blocks += kv::blocks_for(tokens);
+  }
+  return blocks;
+}
+
+void NaiveBooks::check_room() const {
+  for (const auto& [id, spec] : instances_) {
+    EXPECT_LE(used(id), spec.num_blocks) << "instance " << id.value();
+    const auto in_flight = std::ranges::count_if(requests_, [&](const auto& item) {
+      return item.second.in_flight && item.second.place.instance == id;
+    });
+    EXPECT_LE(in_flight, spec.max_running) << "instance " << id.value();
+  }
+  EXPECT_LE(stored(KvTier::kHost), limits_.host_blocks);
+  EXPECT_LE(stored(KvTier::kDisk), limits_.disk_blocks);
+}
+
+void NaiveBooks::evict(const Eviction& eviction) {
+  if (eviction.request == RequestId()) {
+    EXPECT_FALSE(present(eviction.group, eviction.from.instance)) << "a prompt in use is evicted";
+    EXPECT_EQ(prompts_.at(eviction.group).copies.erase(eviction.from.instance), 1U);
+    return;
+  }
+  Record& record = requests_.at(eviction.request);
+  EXPECT_TRUE(record.place == eviction.from && !record.in_flight);
+  EXPECT_EQ(record.group, eviction.group);
+  record.place = eviction.to;
+}
+
+void NaiveBooks::check_source(const Assignment& assignment) const {
+  const Placement& placement = assignment.placement;
+  const Record& record = requests_.at(assignment.request);
+  const Prompt& prompt = prompts_.at(record.group);
+  const bool here = record.place == KvPlace{KvTier::kInstance, placement.instance};
+  std::int32_t cached = prompt.copies.contains(placement.instance) ? prompt.tokens - 1 : 0;
+  if (here) cached = prompt.tokens + record.generated - 1;
+  if (placement.source == KvSource::kMove) {
+    const bool own = placement.from == record.place;
+    EXPECT_TRUE(own || prompt.copies.contains(placement.from.instance));
+    const std::int32_t there = own ? prompt.tokens + record.generated - 1 : prompt.tokens - 1;
+    EXPECT_EQ(placement.moved_tokens, there - cached);
+    cached = there;
+  }
+  EXPECT_EQ(placement.cached_tokens, cached);
+  if (record.generated > 0) {
+    EXPECT_EQ(placement.recomputed_tokens, prompt.tokens + record.generated - 1 - cached);
+  }
+}
+
+void NaiveBooks::assign(const Assignment& assignment) {
+  for (const Eviction& eviction : assignment.evictions) {
+    evict(eviction);
+    check_room();
+  }
+  check_source(assignment);
+  Record& record = requests_.at(assignment.request);
+  EXPECT_FALSE(record.in_flight);
+  EXPECT_EQ(record.generated, assignment.generated);
+  const std::int64_t written = prompts_.at(record.group).tokens + record.generated + assignment.max_tokens -
+                               1 + limits_.draft_room_tokens;
+  const std::int64_t full = kv::SharedPrefix(prompts_.at(record.group).tokens).full_blocks;
+  EXPECT_EQ(assignment.reserved_blocks, kv::blocks_for(written) - full);
+  record.place = {KvTier::kInstance, assignment.placement.instance};
+  record.in_flight = true;
+  record.reserved = assignment.reserved_blocks;
+  prompts_.at(record.group).copies.insert(assignment.placement.instance);
+  check_room();
+}
+
+void NaiveBooks::chunk_done(RequestId id, std::int32_t new_tokens) {
+  Record& record = requests_.at(id);
+  record.in_flight = false;
+  record.generated += new_tokens;
+  check_room();
+}
+
+void NaiveBooks::finished(RequestId id, std::int32_t total_tokens) {
+  Record& record = requests_.at(id);
+  EXPECT_TRUE(record.in_flight && total_tokens > record.generated);
+  Prompt& prompt = prompts_.at(record.group);
+  const GroupId group = record.group;
+  requests_.erase(id);
+  if (--prompt.unfinished == 0) prompts_.erase(group);
+  check_room();
+}
+
+void NaiveBooks::lose_kv(RequestId id) {
+  Record& record = requests_.at(id);
+  if (!record.in_flight) record.place = {};
+}
+
+void NaiveBooks::drop_all() {
+  for (auto& [id, record] : requests_) record.place = {};
+  for (auto& [id, prompt] : prompts_) prompt.copies.clear();
+}
+
+}  // namespace rondo::rollout

@@ -1,0 +1,83 @@
+#include "rollout/policy.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+
+namespace rondo::rollout {
+namespace {
+
+// Ranks of ordinary requests start here, so that every probe comes first.
+constexpr std::int64_t kAfterProbes = std::int64_t{1} << 40;
+
+std::int64_t by_arrival(const Request& request, const Group&) {
+  return request.priority.arrival;
+}
+
+std::int64_t by_generated(const Request& request, const Group&) {
+  return request.generated;
+}
+
+// Probes shortest first, then the others longest first by what their group is known to reach (seer.md §3).
+std::int64_t seer(const Request& request, const Group& group) {
+  if (request.is_probe) return request.generated;
+  const std::int64_t estimate = group.num_finished > 0 ? group.longest_finished : request.max_new_tokens;
+  return kAfterProbes - estimate;
+}
+
+// Most left to do first, where the end is taken to be late: a high quantile of the group's lengths, or a
+// third more than there is. Without anything learned: probes, then the least generated.
+std::int64_t seer_plus(const Request& request, const Group& group) {
+  if (group.upper_tokens == 0) return (request.is_probe ? 0 : kAfterProbes) + request.generated;
+  const std::int64_t grown = std::int64_t{request.generated} * 13 / 10;
+  const std::int64_t end =
+      std::min<std::int64_t>(request.max_new_tokens, std::max(group.upper_tokens, grown));
+  return request.generated - end;
+}
+
+std::int64_t longest_remaining(const Request& request, const Group&) {
+  return request.generated - request.true_tokens;
+}
+
+std::int64_t longest_group(const Request&, const Group& group) {
+  return -std::int64_t{group.longest_true};
+}
+
+constexpr PolicyRules kSeerRules{.can_starve = true, .rank = seer};
+constexpr PolicyRules kSeerPlusRules{.can_starve = true, .learns_lengths = true, .rank = seer_plus};
+constexpr PolicyRules kFifoRules{.rank = by_arrival};
+constexpr PolicyRules kLeastAttainedRules{.can_starve = true, .rank = by_generated};
+constexpr PolicyRules kRoundRobinRules{.dispatch = Dispatch::kGroupsInTurn, .rank = by_arrival};
+constexpr PolicyRules kStreamOracleRules{
+    .dispatch = Dispatch::kGroupsByLength, .needs_true_lengths = true, .rank = longest_group};
+constexpr PolicyRules kOracleLfsRules{
+    .needs_true_lengths = true, .can_starve = true, .rank = longest_remaining};
+constexpr PolicyRules kPartialRules{
+    .dispatch = Dispatch::kGroupsInTurn, .strictly_synchronous = false, .rank = by_arrival};
+
+}  // namespace
+
+const PolicyRules& rules_of(Policy policy) {
+  switch (policy) {
+    case Policy::kSeer:
+      return kSeerRules;
+    case Policy::kSeerPlus:
+      return kSeerPlusRules;
+    case Policy::kFifo:
+      return kFifoRules;
+    case Policy::kLeastAttained:
+      return kLeastAttainedRules;
+    case Policy::kGroupRoundRobin:
+      return kRoundRobinRules;
+    case Policy::kStreamOracle:
+      return kStreamOracleRules;
+    case Policy::kOracleLfs:
+      return kOracleLfsRules;
+    case Policy::kPartial:
+      return kPartialRules;
+  }
+  RONDO_CHECK(false);
+}
+
+}  // namespace rondo::rollout

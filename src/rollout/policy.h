@@ -1,0 +1,55 @@
+// Schedule policies: the order in which waiting requests are served, and how they are handed out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "rollout/request_table.h"
+
+namespace rondo::rollout {
+
+enum class Policy {
+  kSeer,
+  kSeerPlus,
+  kFifo,
+  kLeastAttained,
+  kGroupRoundRobin,
+  kStreamOracle,
+  kOracleLfs,
+  kPartial
+};
+
+constexpr auto enum_names(Policy) {
+  using enum Policy;
+  return std::array{std::pair{kSeer, "seer"},
+                    std::pair{kSeerPlus, "seer_plus"},
+                    std::pair{kFifo, "fifo"},
+                    std::pair{kLeastAttained, "least_attained"},
+                    std::pair{kGroupRoundRobin, "group_round_robin"},
+                    std::pair{kStreamOracle, "stream_oracle"},
+                    std::pair{kOracleLfs, "oracle_lfs"},
+                    std::pair{kPartial, "partial"}};
+}
+
+/// Who decides where a request runs, and what is reserved for it.
+enum class Dispatch {
+  kChunks,         // one chunk at a time, its peak reserved: nothing is ever preempted
+  kGroupsInTurn,   // whole groups to instances in turn, nothing reserved: engines queue, grow and preempt
+  kGroupsByLength  // whole groups where their true lengths fit, nothing else reserved
+};
+
+/// One policy, as data and one function.
+struct PolicyRules {
+  Dispatch dispatch = Dispatch::kChunks;
+  bool needs_true_lengths = false;   // an oracle: not for training
+  bool strictly_synchronous = true;  // every response that was asked for is finished
+  bool can_starve = false;           // its order alone may pass a request over for ever
+  bool learns_lengths = false;       // ranks by Group::upper_tokens where there is one
+  std::int64_t (*rank)(const Request& request, const Group& group) = nullptr;  // the least is served first
+};
+
+/// The rules of a policy; static data, any thread.
+const PolicyRules& rules_of(Policy policy);
+
+}  // namespace rondo::rollout
