@@ -98,18 +98,29 @@ std::uint32_t ContinuationStore::allocate_table(ContinuationTable table) {
   if (free_tables_.empty()) {
     free_tables_.push_back(static_cast<std::uint32_t>(tables_.size()));
     tables_.emplace_back();
+    free_tables_.reserve(tables_.capacity());  // so that releasing takes no memory
   }
   const std::uint32_t index = free_tables_.back();
   free_tables_.pop_back();
-  table_bytes_ += table.bytes();
+  book(table);
   tables_[index] = std::make_unique<ContinuationTable>(std::move(table));
   return make_rest(index, kTable);
+}
+
+void ContinuationStore::book(const ContinuationTable& table) {
+  table_bytes_ += table.bytes();
+  table_growth_ += table.next_growth();
+}
+
+void ContinuationStore::unbook(const ContinuationTable& table) {
+  table_bytes_ -= table.bytes();
+  table_growth_ -= table.next_growth();
 }
 
 void ContinuationStore::release(std::uint32_t rest) {
   if (rest == 0) return;
   if (kind_of(rest) != kTable) return spans_[kind_of(rest) - 1].release(index_of(rest));
-  table_bytes_ -= table_of(rest).bytes();
+  unbook(table_of(rest));
   tables_[index_of(rest)].reset();
   free_tables_.push_back(index_of(rest));
 }
@@ -121,9 +132,9 @@ void ContinuationStore::insert_rest(ContinuationList& list, const Continuation& 
   }
   if (kind_of(list.rest) == kTable) {
     ContinuationTable& table = table_of(list.rest);
-    table_bytes_ -= table.bytes();
+    unbook(table);
     table.insert(entry);
-    table_bytes_ += table.bytes();
+    book(table);
     return;
   }
   auto span = span_of(list.rest);
@@ -145,17 +156,23 @@ void ContinuationStore::insert_rest(ContinuationList& list, const Continuation& 
   move_up(span, size);
 }
 
+// Taking something out must not take memory: without a free span of the smaller size the large one stays.
 void ContinuationStore::shrink_span(ContinuationList& list) {
   const auto span = span_of(list.rest);
   const std::size_t size = num_filled(span);
-  if (size > span.size() / 2) return;
   const std::uint32_t old = list.rest;
-  list.rest = size == 0 ? 0 : allocate_span(kind_of(old) - 1, span.first(size));
+  if (size == 0) {
+    list.rest = 0;
+    return release(old);
+  }
+  const std::uint32_t smaller = kind_of(old) - 1;
+  if (size > span.size() / 2 || spans_[smaller - 1].num_free() == 0) return;
+  list.rest = allocate_span(smaller, span.first(size));
   release(old);
 }
 
 void ContinuationStore::shrink_table(ContinuationList& list) {
-  if (table_of(list.rest).size() > kShrinkTableAt) return;
+  if (table_of(list.rest).size() > kShrinkTableAt || spans_[kSmallKinds - 1].num_free() == 0) return;
   const std::uint32_t old = list.rest;
   auto content = table_of(old).entries();
   std::ranges::sort(content, ranks_before);
@@ -165,7 +182,10 @@ void ContinuationStore::shrink_table(ContinuationList& list) {
 
 void ContinuationStore::erase_rest(ContinuationList& list, Token token) {
   if (kind_of(list.rest) == kTable) {
-    table_of(list.rest).erase(token);
+    ContinuationTable& table = table_of(list.rest);
+    unbook(table);
+    table.erase(token);
+    book(table);
     return shrink_table(list);
   }
   const auto span = span_of(list.rest);
@@ -244,13 +264,16 @@ std::size_t ContinuationStore::bytes() const {
   return total;
 }
 
-std::size_t ContinuationStore::growth_bound(std::size_t num_lists) const {
-  // Every table may double, one of them may be cloned, every list may turn into a table.
+std::size_t ContinuationStore::growth_bound(std::size_t num_lists, const ContinuationList& uncloned) const {
+  // Every full table may double, every list may turn into a table, and a clone may be of any but one, and
+  // full.
   constexpr std::size_t kNewTable = sizeof(ContinuationTable) + 32 * sizeof(Continuation);
   constexpr std::size_t kTableName = sizeof(tables_[0]) + sizeof(std::uint32_t);
-  std::size_t total =
-      3 * table_bytes_ + (tables_.capacity() + num_lists) * kTableName + num_lists * kNewTable;
-  for (const auto& pool : spans_) total += pool.page_bytes();
+  const bool is_table = uncloned.rest != 0 && kind_of(uncloned.rest) == kTable;
+  const std::size_t clonable = table_bytes_ - (is_table ? table_of(uncloned.rest).bytes() : 0);
+  std::size_t total = table_growth_ + 2 * clonable + num_lists * (kNewTable + kTableName);
+  if (tables_.size() + num_lists > tables_.capacity()) total += (tables_.capacity() + num_lists) * kTableName;
+  for (const auto& pool : spans_) total += pool.growth_bound(num_lists);
   return total;
 }
 

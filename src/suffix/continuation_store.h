@@ -52,8 +52,9 @@ class ContinuationStore final {
   void clear(ContinuationList& list);
 
   std::size_t bytes() const;
-  /// A bound on what bytes() grows by while each of `num_lists` lists gets one token or is cloned.
-  std::size_t growth_bound(std::size_t num_lists) const;
+  /// A bound on what bytes() grows by while `num_lists` lists get one token each, one of them after it was
+  /// cloned, which is not `uncloned`.
+  std::size_t growth_bound(std::size_t num_lists, const ContinuationList& uncloned) const;
   /// Spans and tables in use, for leak checks: one for each list with a rest.
   std::size_t num_rests() const;
 
@@ -73,6 +74,8 @@ class ContinuationStore final {
 
   std::uint32_t allocate_span(std::uint32_t kind, std::span<const Continuation> content);
   std::uint32_t allocate_table(ContinuationTable table);
+  void book(const ContinuationTable& table);
+  void unbook(const ContinuationTable& table);
   void release(std::uint32_t rest);
   void insert_rest(ContinuationList& list, const Continuation& entry);
   void erase_rest(ContinuationList& list, Token token);
@@ -82,7 +85,8 @@ class ContinuationStore final {
   std::array<Pool<Continuation>, kSmallKinds> spans_;
   std::vector<std::unique_ptr<ContinuationTable>> tables_;
   std::vector<std::uint32_t> free_tables_;
-  std::size_t table_bytes_ = 0;
+  std::size_t table_bytes_ = 0;   // of all tables
+  std::size_t table_growth_ = 0;  // if one token were inserted into each
 };
 
 }  // namespace rondo::suffix

@@ -77,9 +77,12 @@ TEST(ContinuationStoreTest, StaysWithinItsGrowthBound) {
   ContinuationStore store;
   std::vector<ContinuationList> lists(20);
   for (Token token = 0; token < 3000; ++token) {
-    const std::size_t bound = store.bytes() + store.growth_bound(lists.size());
+    const std::size_t bound = store.bytes() + store.growth_bound(lists.size() + 1, lists[0]);
+    ContinuationList clone = store.clone(lists[1]);
     for (ContinuationList& list : lists) store.add(list, token, 0);
+    store.add(clone, token, 0);
     ASSERT_LE(store.bytes(), bound);
+    store.clear(clone);
   }
 }
 

@@ -65,10 +65,10 @@ Continuation& ContinuationTable::place(const Continuation& entry) {
   return slot;
 }
 
-void ContinuationTable::grow() {
-  std::vector<Continuation> old(slots_.size() * 2);
+void ContinuationTable::resize(std::uint32_t log2_slots) {
+  std::vector<Continuation> old(std::size_t{1} << log2_slots);
   old.swap(slots_);
-  ++log2_slots_;
+  log2_slots_ = log2_slots;
   for (const Continuation& entry : old)
     if (entry.count != 0) place(entry);
 }
@@ -103,7 +103,7 @@ void ContinuationTable::rank_all() {
 }
 
 void ContinuationTable::insert(const Continuation& entry) {
-  if ((size_ + 1) * 4 > slots_.size() * 3) grow();
+  if (is_full()) resize(log2_slots_ + 1);
   place(entry);
   ++size_;
   offer(entry);
@@ -129,6 +129,7 @@ void ContinuationTable::erase(Token token) {
   close_gap(slot);
   --size_;
   if (was_ranked) rank_all();
+  if (size_ * 8 < slots_.size() && log2_slots_ > kLog2FirstSlots) resize(log2_slots_ - 1);
 }
 
 void ContinuationTable::increment(Continuation& entry) {

@@ -20,6 +20,8 @@ class ContinuationTable final {
 
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return sizeof(*this) + slots_.capacity() * sizeof(Continuation); }
+  /// What an insert now would add to bytes().
+  std::size_t next_growth() const { return is_full() ? slots_.capacity() * sizeof(Continuation) : 0; }
 
   /// nullptr: absent.
   Continuation* find(Token token);
@@ -44,13 +46,14 @@ class ContinuationTable final {
     std::uint32_t count = 0;
   };
 
+  bool is_full() const { return (size_ + 1) * 4 > slots_.size() * 3; }
   std::size_t home(Token token) const;
   std::size_t slot_of(Token token) const;
   std::size_t num_ranked() const;
   std::size_t rank_of(Token token) const;
   Continuation& place(const Continuation& entry);
   void close_gap(std::size_t gap);
-  void grow();
+  void resize(std::uint32_t log2_slots);
   void move_up(std::size_t rank);
   void offer(const Continuation& entry);
   void rank_all();

@@ -24,6 +24,7 @@ std::vector<Continuation> NaiveModel::continuations(std::span<const Token> conte
       if (std::ranges::equal(suffix, std::span(sequence).subspan(next - suffix.size(), suffix.size())))
         ++counts[sequence[next]];
   std::vector<Continuation> result;
+  result.reserve(counts.size());
   for (const auto& [token, count] : counts) result.push_back({.token = token, .count = count, .target = 0});
   std::ranges::sort(result, ranks_before);
   return result;

@@ -27,7 +27,8 @@ std::vector<std::vector<Token>> SiblingWorkload::sequences() const {
   Source source(seed);
   std::vector<std::vector<Token>> phrases(static_cast<std::size_t>(num_phrases));
   for (auto& phrase : phrases) {
-    phrase.resize(static_cast<std::size_t>(3 + source.below(max_phrase - 2)));
+    const std::int32_t length = 3 + source.below(max_phrase - 2);
+    phrase.resize(static_cast<std::size_t>(length));
     for (Token& token : phrase) token = source.skewed_below(source.uniform() < 0.5 ? 200 : vocabulary);
   }
   std::vector<std::vector<Token>> result(static_cast<std::size_t>(num_sequences));

@@ -13,6 +13,11 @@ constexpr std::uint32_t kMaxChildren = (1U << 24) - 1;
 // An entry of the map of requests: the pair, the map's own link and hash.
 constexpr std::size_t kRequestBytes = 128;
 
+// A bound on the memory that one more token takes.
+std::size_t growth_of(const std::vector<Token>& tokens) {
+  return tokens.size() < tokens.capacity() ? 0 : (tokens.capacity() + 1) * sizeof(Token);
+}
+
 }  // namespace
 
 Result<void> SuffixTree::Config::validate() const {
@@ -48,7 +53,7 @@ void SuffixTree::free_node(NodeId node) {
 
 void SuffixTree::add_child(NodeId parent, NodeId child) {
   Node& node = at(parent);
-  RONDO_CHECK_LT(node.num_children, kMaxChildren);
+  RONDO_CHECK_LT(node.num_children + 0U, kMaxChildren);
   ++node.num_children;
   node.children_xor ^= child;
 }
@@ -58,28 +63,26 @@ void SuffixTree::remove_child(NodeId parent, NodeId child) {
   at(parent).children_xor ^= child;
 }
 
-SuffixTree::Request& SuffixTree::get_or_add(RequestId request) {
-  const auto [it, is_new] = requests_.try_emplace(request);
-  if (is_new) {
-    ++at(kStart).num_children;
-    sequence_bytes_ += kRequestBytes;
-  }
-  return it->second;
-}
-
-// Whether one more token surely stays within max_bytes.
-bool SuffixTree::has_room(const Request& request) const {
-  const std::size_t sequence = (request.tokens.capacity() + 16) * sizeof(Token);
-  const std::size_t growth =
-      nodes_.page_bytes() + sequence + continuations_.growth_bound(static_cast<std::size_t>(max_depth_) + 2);
-  return memory_bytes() + growth <= max_bytes_;
+// Whether one more token surely stays within max_bytes, given what its sequence may take by itself.
+bool SuffixTree::has_room(std::size_t sequence_growth) const {
+  const auto num_lists =
+      static_cast<std::size_t>(max_depth_) + 2;  // the path of a leaf, and what is split off
+  const std::size_t growth = nodes_.growth_bound(2) + continuations_.growth_bound(num_lists, at(kRoot).list);
+  return memory_bytes() + growth + sequence_growth <= max_bytes_;
 }
 
 std::size_t SuffixTree::append(RequestId request, std::span<const Token> tokens) {
-  Request& sequence = get_or_add(request);
+  auto it = requests_.find(request);
+  if (it == requests_.end()) {
+    if (!has_room(kRequestBytes + 4 * (requests_.bucket_count() + 4) * sizeof(void*))) return 0;
+    it = requests_.try_emplace(request).first;
+    ++at(kStart).num_children;
+    sequence_bytes_ += kRequestBytes;
+  }
+  Request& sequence = it->second;
   std::size_t taken = 0;
   --at(sequence.leaf).num_children;
-  for (; taken < tokens.size() && has_room(sequence); ++taken) {
+  for (; taken < tokens.size() && has_room(growth_of(sequence.tokens)); ++taken) {
     RONDO_CHECK_GE(tokens[taken], 0);
     sequence.leaf = advance(sequence.leaf, tokens[taken]);
     sequence_bytes_ -= sequence.tokens.capacity() * sizeof(Token);

@@ -43,7 +43,7 @@ class SuffixTree final {
  public:
   struct Config {
     std::int32_t max_depth = 24;                   // longest context in tokens, 1 to kLongestContext
-    std::size_t max_bytes = std::size_t{1} << 30;  // bound on memory_bytes()
+    std::size_t max_bytes = std::size_t{1} << 28;  // bound on memory_bytes()
 
     Result<void> validate() const;
   };
@@ -54,10 +54,11 @@ class SuffixTree final {
   SuffixTree& operator=(const SuffixTree&) = delete;
 
   /// Appends tokens (>= 0) to the sequence of `request`, which starts empty when it is new. Returns how many
-  /// were taken: fewer than given when the next one might exceed max_bytes. That is data, not an error: what
-  /// was taken counts, and the caller may go on after removing something.
+  /// were taken: fewer than given when one more might exceed max_bytes. That is data, not an error: what was
+  /// taken counts, and the caller may go on after removing another request.
   std::size_t append(RequestId request, std::span<const Token> tokens);
-  /// Takes the whole sequence of `request` out; false: unknown. Memory is kept for later appends.
+  /// Takes the whole sequence of `request` out; false: unknown. Most memory is kept for later appends; none
+  /// is taken.
   bool remove(RequestId request);
 
   /// The sequence of a request; empty when it is unknown.
@@ -119,8 +120,7 @@ class SuffixTree final {
   void add_child(NodeId parent, NodeId child);
   void remove_child(NodeId parent, NodeId child);
 
-  Request& get_or_add(RequestId request);
-  bool has_room(const Request& request) const;
+  bool has_room(std::size_t sequence_growth) const;
   NodeId advance(NodeId leaf, Token token);
   void count_new(NodeId from, NodeId to, Token token, NodeId target);
   void count_known(NodeId from, Token token, NodeId old_target, NodeId new_target);
@@ -131,7 +131,6 @@ class SuffixTree final {
   void retarget(NodeId from, Token token, NodeId old_target, NodeId new_target);
   Match with_continuation(Match match) const;
 
-  std::vector<bool> used_nodes() const;
   void check_children(const std::vector<bool>& used) const;
   void check_continuations(const std::vector<bool>& used) const;
   void check_requests() const;

@@ -7,19 +7,10 @@
 namespace rondo::suffix {
 
 void SuffixTree::check_invariants() const {
-  const std::vector<bool> used = used_nodes();
+  const std::vector<bool> used = nodes_.used();
   check_children(used);
   check_continuations(used);
   check_requests();
-}
-
-std::vector<bool> SuffixTree::used_nodes() const {
-  std::vector<bool> used(nodes_.size(), true);
-  for (const NodeId node : nodes_.free_ids()) {
-    RONDO_CHECK(used[node]);
-    used[node] = false;
-  }
-  return used;
 }
 
 // Every inner node branches, is deeper than its parent, and occurs where its children do.
@@ -43,8 +34,9 @@ void SuffixTree::check_children(const std::vector<bool>& used) const {
   RONDO_CHECK_GE(children[kRoot].count, 1U);
   for (NodeId id = 0; id < used.size(); ++id) {
     const Node& node = at(id);
-    RONDO_CHECK_EQ(children[id].all_xor, used[id] ? node.children_xor : 0);
-    if (!used[id] || children[id].count == 0) continue;
+    if (!used[id]) continue;
+    RONDO_CHECK_EQ(node.children_xor, children[id].all_xor);
+    if (children[id].count == 0) continue;
     RONDO_CHECK_EQ(node.num_children, children[id].count);
     RONDO_CHECK_EQ(node.num_continuations, children[id].num_continuations);
     RONDO_CHECK(id == kRoot || children[id].count >= 2);
@@ -92,7 +84,7 @@ void SuffixTree::check_continuations(const std::vector<bool>& used) const {
 
 // Following a sequence from the start ends at its leaf.
 void SuffixTree::check_requests() const {
-  std::vector<std::uint32_t> ends(nodes_.size());
+  std::vector<std::uint32_t> ends(nodes_.used().size());
   std::int64_t num_tokens = 0;
   for (const auto& [id, request] : requests_) {
     NodeId leaf = kStart;
