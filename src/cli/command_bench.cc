@@ -1,11 +1,15 @@
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "cli/bench_step.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "data/json_lines.h"
 #include "kernels/machine_limits.h"
 #include "rl/session.h"
 #include "rl/step_metrics.h"
@@ -31,6 +35,14 @@ struct Measurement {
   double flops;
 };
 
+// What the measurements run on: a loaded model, and prompts if a file gave them.
+struct Bench {
+  const BenchArgs& args;
+  rl::Session& session;
+  Limits limits;
+  std::vector<std::vector<Token>> prompts;
+};
+
 std::vector<Token> random_tokens(const rl::Session& session, std::uint32_t stream, int count) {
   const Rng rng(session.config.trainer.seed, RngPurpose::kInit);
   std::vector<Token> tokens;
@@ -52,22 +64,55 @@ double attention_flops(const model::ModelSpec& spec, double context) {
   return 4.0 * spec.layers * spec.q_width() * context;
 }
 
-Result<void> submit(rl::Session& session, int index, int prompt_tokens, int new_tokens) {
+// Rows {"tokens": [id, …]}.
+Result<std::vector<std::vector<Token>>> read_prompts(const std::string& path) {
+  RONDO_ASSIGN(const std::string bytes, read_file(path));
+  std::vector<std::vector<Token>> prompts;
+  const auto add = [&](const nlohmann::json& row) -> Result<void> {
+    const auto tokens = row.find("tokens");
+    const auto is_token = [](const nlohmann::json& id) {
+      return id.is_number_integer() && id >= 0 && id <= std::numeric_limits<Token>::max();
+    };
+    if (tokens == row.end() || !tokens->is_array() || !std::all_of(tokens->begin(), tokens->end(), is_token))
+      return fail(Code::kInvalidArgument, "a row of --prompts is {{\"tokens\": [id, …]}}");
+    prompts.push_back(tokens->get<std::vector<Token>>());
+    return {};
+  };
+  RONDO_TRY(data::for_each_json_line(bytes, path, add));
+  return prompts;
+}
+
+// Prompt `index`, from the file if there is one.
+Result<std::vector<Token>> prompt_tokens(const Bench& bench, int index) {
+  const int count = bench.args.prompt_tokens;
+  if (bench.args.prompts.empty())
+    return random_tokens(bench.session, static_cast<std::uint32_t>(index), count);
+  const auto row = static_cast<std::size_t>(index);
+  if (row >= bench.prompts.size() || bench.prompts[row].size() < static_cast<std::size_t>(count))
+    return fail(Code::kInvalidArgument,
+                "{} has no prompt number {} of at least {} tokens; lower --batch or --prompt-tokens",
+                bench.args.prompts, index + 1, count);
+  return std::vector<Token>(bench.prompts[row].begin(), bench.prompts[row].begin() + count);
+}
+
+Result<void> submit(const Bench& bench, int index, int new_tokens) {
   engine::Request request;
   request.id = RequestId(index);
   request.group = GroupId(index);
-  request.prompt = std::make_shared<const std::vector<Token>>(
-      random_tokens(session, static_cast<std::uint32_t>(index), prompt_tokens));
+  RONDO_ASSIGN(std::vector<Token> prompt, prompt_tokens(bench, index));
+  request.prompt = std::make_shared<const std::vector<Token>>(std::move(prompt));
   request.max_new_tokens = new_tokens;
   request.counter.ordinal = static_cast<std::uint32_t>(index);
-  return session.engine->submit(std::move(request));
+  return bench.session.engine->submit(std::move(request));
 }
 
 // Time of the steps that only decode, all `batch` responses at once.
-Result<Measurement> decode_once(rl::Session& session, const BenchArgs& args, int batch) {
+Result<Measurement> decode_once(const Bench& bench, int batch) {
   const SteadyClock clock;
+  rl::Session& session = bench.session;
+  const BenchArgs& args = bench.args;
   const model::ModelSpec& spec = session.model->spec();
-  for (int i = 0; i < batch; ++i) RONDO_TRY(submit(session, i, args.prompt_tokens, args.new_tokens));
+  for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, args.new_tokens));
   Measurement m{0, 0, 0, 0};
   std::vector<engine::Response> finished;
   for (double context = args.prompt_tokens; !session.engine->idle();) {
@@ -86,11 +131,13 @@ Result<Measurement> decode_once(rl::Session& session, const BenchArgs& args, int
   return m;
 }
 
-Result<Measurement> prefill_once(rl::Session& session, const BenchArgs& args, int batch) {
+Result<Measurement> prefill_once(const Bench& bench, int batch) {
   const SteadyClock clock;
+  rl::Session& session = bench.session;
+  const BenchArgs& args = bench.args;
   const model::ModelSpec& spec = session.model->spec();
   const double begin = clock.now_s();
-  for (int i = 0; i < batch; ++i) RONDO_TRY(submit(session, i, args.prompt_tokens, 1));
+  for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, 1));
   std::vector<engine::Response> finished;
   while (!session.engine->idle()) RONDO_TRY(session.engine->step(finished));
   const double tokens = 1.0 * batch * args.prompt_tokens;
@@ -99,13 +146,13 @@ Result<Measurement> prefill_once(rl::Session& session, const BenchArgs& args, in
                          batch * head_flops(spec)};
 }
 
-train::TrainUnit random_unit(const rl::Session& session, const BenchArgs& args, int index) {
+Result<train::TrainUnit> random_unit(const Bench& bench, int index) {
   train::TrainUnit unit;
-  unit.prompt = random_tokens(session, static_cast<std::uint32_t>(index), args.prompt_tokens);
+  RONDO_ASSIGN(unit.prompt, prompt_tokens(bench, index));
   for (int s = 0; s < kGroup; ++s) {
     train::TrainSample sample;
-    sample.tokens =
-        random_tokens(session, static_cast<std::uint32_t>(1000 + index * kGroup + s), args.new_tokens);
+    sample.tokens = random_tokens(bench.session, static_cast<std::uint32_t>(1000 + index * kGroup + s),
+                                  bench.args.new_tokens);
     sample.old_logprobs.assign(sample.tokens.size(), -10.0F);
     sample.advantage = s % 2 == 0 ? 1.0F : -1.0F;
     unit.samples.push_back(std::move(sample));
@@ -114,15 +161,18 @@ train::TrainUnit random_unit(const rl::Session& session, const BenchArgs& args, 
 }
 
 // Forward, backward and update of `groups` groups; a token is a row.
-Result<Measurement> train_once(rl::Session& session, train::Trainer& trainer, const BenchArgs& args,
-                               int groups) {
+Result<Measurement> train_once(const Bench& bench, train::Trainer& trainer, int groups) {
   const SteadyClock clock;
+  const rl::Session& session = bench.session;
+  const BenchArgs& args = bench.args;
   const model::ModelSpec& spec = session.model->spec();
   const rl::Config& config = session.config;
   const double begin = clock.now_s();
   trainer.zero_grad();
-  for (int g = 0; g < groups; ++g)
-    RONDO_TRY(trainer.accumulate(random_unit(session, args, g), config.actor.loss, 1.0F));
+  for (int g = 0; g < groups; ++g) {
+    RONDO_ASSIGN(const train::TrainUnit unit, random_unit(bench, g));
+    RONDO_TRY(trainer.accumulate(unit, config.actor.loss, 1.0F));
+  }
   RONDO_TRY(trainer.update(config.actor.optim.optimizer, config.actor.optim.optimizer.lr, groups * kGroup));
   const double rows = groups * (args.prompt_tokens + double{kGroup} * (args.new_tokens - 1));
   const double head_rows = groups * (1 + double{kGroup} * (args.new_tokens - 1));
@@ -132,8 +182,10 @@ Result<Measurement> train_once(rl::Session& session, train::Trainer& trainer, co
       3.0 * (rows * (layer_flops(spec) + attention_flops(spec, context)) + head_rows * head_flops(spec))};
 }
 
-std::string as_json(const BenchArgs& args, const rl::Session& session, const Limits& limits, int batch,
-                    std::vector<Measurement> runs) {
+std::string as_json(const Bench& bench, int batch, std::vector<Measurement> runs) {
+  const BenchArgs& args = bench.args;
+  const rl::Session& session = bench.session;
+  const Limits& limits = bench.limits;
   std::sort(runs.begin(), runs.end(), [](const Measurement& a, const Measurement& b) {
     return a.seconds / a.tokens < b.seconds / b.tokens;
   });
@@ -159,25 +211,50 @@ std::string as_json(const BenchArgs& args, const rl::Session& session, const Lim
          "\n";
 }
 
-Result<void> run(const BenchArgs& args, Terminal& terminal) {
-  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
-  RONDO_ASSIGN(const auto session, rl::Session::open(config));
-  const Limits limits{kernels::measure_read_bandwidth(session->context),
-                      kernels::measure_fma_peak(session->context)};
-  std::unique_ptr<train::Trainer> trainer;
-  if (args.what == "train") {
-    RONDO_ASSIGN(trainer,
-                 train::Trainer::create(config.train, *session->model, *session->weights, session->context));
+// The machine's limits with one thread and with all.
+Result<void> run_limits(const rl::Config& config, Terminal& terminal) {
+  RONDO_ASSIGN_CTX(const auto* const table, kernels::find_target(config.trainer.kernel_target),
+                   "trainer.kernel_target");
+  const int all = rl::resolve_threads(config.trainer.threads);
+  for (int threads = 1; threads <= all; threads = threads == 1 && all > 1 ? all : all + 1) {
+    ThreadPool pool(threads);
+    const kernels::Context context{table, &pool};
+    terminal.print(nlohmann::json{{"bench", "limits"},
+                                  {"target", table->name},
+                                  {"threads", threads},
+                                  {"read_gb_per_second", kernels::measure_read_bandwidth(context) / 1e9},
+                                  {"peak_gflops", kernels::measure_fma_peak(context) / 1e9}}
+                       .dump() +
+                   "\n");
   }
+  return {};
+}
+
+// Whole steps, without a warm-up: the first is as a run's first.
+Result<void> run_steps(const Bench& bench, train::Trainer& trainer, Terminal& terminal) {
+  rl::Session& session = bench.session;
+  const rl::DataSection& data = session.config.data;
+  RONDO_ASSIGN_CTX(const rl::PromptSet prompts,
+                   rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
+                                    data::GroundTruth::kOptional),
+                   "data.train_files");
+  for (int step = 1; step <= bench.args.repeats; ++step) {
+    RONDO_ASSIGN(const StepMeasurement m, measure_step(session, trainer, prompts, step));
+    terminal.print(step_as_json(m, session, trainer, step));
+  }
+  return {};
+}
+
+Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& terminal) {
   const auto once = [&](int batch) -> Result<Measurement> {
-    if (args.what == "decode") return decode_once(*session, args, batch);
-    if (args.what == "prefill") return prefill_once(*session, args, batch);
-    return train_once(*session, *trainer, args, batch);
+    if (bench.args.what == "decode") return decode_once(bench, batch);
+    if (bench.args.what == "prefill") return prefill_once(bench, batch);
+    return train_once(bench, *trainer, batch);
   };
-  for (const int batch : args.batch) {
+  for (const int batch : bench.args.batch) {
     std::vector<Measurement> runs;
     RONDO_TRY(once(batch));  // warm-up
-    for (int i = 0; i < args.repeats; ++i) {
+    for (int i = 0; i < bench.args.repeats; ++i) {
       RONDO_ASSIGN(const Measurement m, once(batch));
       if (m.tokens == 0)
         return fail(Code::kInvalidArgument,
@@ -186,9 +263,33 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
                     batch);
       runs.push_back(m);
     }
-    terminal.print(as_json(args, *session, limits, batch, std::move(runs)));
+    terminal.print(as_json(bench, batch, std::move(runs)));
   }
   return {};
+}
+
+Result<void> run(const BenchArgs& args, Terminal& terminal) {
+  if (args.what == "limits") {  // needs no model, so the rest of the config may be missing
+    RONDO_ASSIGN(const rl::Config config, rl::read_config(args.config.file, args.config.overrides));
+    return run_limits(config, terminal);
+  }
+  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  std::vector<std::vector<Token>> prompts;
+  if (!args.prompts.empty()) {
+    RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
+  }
+  RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  const Limits limits{kernels::measure_read_bandwidth(session->context),
+                      kernels::measure_fma_peak(session->context)};
+  const Bench bench{args, *session, limits, std::move(prompts)};
+  std::unique_ptr<train::Trainer> trainer;
+  if (args.what == "train" || args.what == "step") {
+    RONDO_ASSIGN(trainer,
+                 train::Trainer::create(config.train, *session->model, *session->weights, session->context));
+    session->weights.reset();  // as training does: the masters are in the trainer now
+  }
+  if (args.what == "step") return run_steps(bench, *trainer, terminal);
+  return run_batches(bench, trainer.get(), terminal);
 }
 
 }  // namespace

@@ -45,11 +45,13 @@ struct ShowConfigArgs {
 };
 int show_config(const ShowConfigArgs& args);
 
-/// `rondo bench decode|prefill|train`: tokens per second, shares of memory bandwidth and of peak FLOP/s, as
-/// one JSON line each.
+/// `rondo bench WHAT`, one JSON line for each measurement. decode, prefill and train: tokens per second,
+/// shares of memory bandwidth and of peak FLOP/s. step: seconds of a whole GRPO step by phase. limits: the
+/// machine's own, for which no model is loaded.
 struct BenchArgs {
   std::string what;
   ConfigArgs config;
+  std::string prompts;  // jsonl of {"tokens": [id, …]}; empty: random tokens
   std::vector<int> batch = {1, 8, 32};
   int prompt_tokens = 64;
   int new_tokens = 64;

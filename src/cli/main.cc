@@ -81,19 +81,24 @@ int run(int argc, char** argv) {
   config_command->add_flag("--markdown", show.markdown, "Print the reference page instead");
 
   rondo::cli::BenchArgs bench;
-  CLI::App* bench_command =
-      app.add_subcommand("bench", "Measure decode, prefill or train; one JSON line per measurement");
-  bench_command->add_option("what", bench.what, "decode, prefill or train")
+  CLI::App* bench_command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
+  bench_command
+      ->add_option("what", bench.what,
+                   "decode, prefill, train, step (a whole GRPO step on data.train_files) or limits (of the "
+                   "machine)")
       ->required()
-      ->check(CLI::IsMember({"decode", "prefill", "train"}));
+      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "limits"}));
   add_config(*bench_command, bench.config);
   bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")
       ->delimiter(',');
+  bench_command->add_option("--prompts", bench.prompts,
+                            "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
   bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")
       ->check(CLI::PositiveNumber);
   bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")
       ->check(CLI::PositiveNumber);
-  bench_command->add_option("--repeats", bench.repeats, "Measurements of each; the median counts")
+  bench_command
+      ->add_option("--repeats", bench.repeats, "Measurements of each, of which the median counts; or steps")
       ->check(CLI::PositiveNumber);
 
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
