@@ -96,7 +96,7 @@ class SuffixTree final {
   static constexpr NodeId kNone = ~NodeId{0};
 
   // A node is the longest of its contexts. A leaf has max_depth tokens, or reaches back to the start of its
-  // sequence, which then counts as one more token that none else equals.
+  // sequence, which counts as a token of its own.
   struct Node {
     NodeId parent = kNone;
     std::uint32_t num_continuations = 0;
@@ -133,7 +133,7 @@ class SuffixTree final {
 
   void check_children(const std::vector<bool>& used) const;
   void check_continuations(const std::vector<bool>& used) const;
-  void check_requests() const;
+  void check_requests(const std::vector<bool>& used) const;
 
   std::int32_t max_depth_;
   std::size_t max_bytes_;

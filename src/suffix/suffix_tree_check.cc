@@ -10,7 +10,7 @@ void SuffixTree::check_invariants() const {
   const std::vector<bool> used = nodes_.used();
   check_children(used);
   check_continuations(used);
-  check_requests();
+  check_requests(used);
 }
 
 // Every inner node branches, is deeper than its parent, and occurs where its children do.
@@ -36,7 +36,10 @@ void SuffixTree::check_children(const std::vector<bool>& used) const {
     const Node& node = at(id);
     if (!used[id]) continue;
     RONDO_CHECK_EQ(node.children_xor, children[id].all_xor);
-    if (children[id].count == 0) continue;
+    if (children[id].count == 0) {
+      RONDO_CHECK(id == kStart || node.num_continuations > 0 || node.num_children > 0);
+      continue;
+    }
     RONDO_CHECK_EQ(node.num_children, children[id].count);
     RONDO_CHECK_EQ(node.num_continuations, children[id].num_continuations);
     RONDO_CHECK(id == kRoot || children[id].count >= 2);
@@ -83,8 +86,8 @@ void SuffixTree::check_continuations(const std::vector<bool>& used) const {
 }
 
 // Following a sequence from the start ends at its leaf.
-void SuffixTree::check_requests() const {
-  std::vector<std::uint32_t> ends(nodes_.used().size());
+void SuffixTree::check_requests(const std::vector<bool>& used) const {
+  std::vector<std::uint32_t> ends(used.size());
   std::int64_t num_tokens = 0;
   for (const auto& [id, request] : requests_) {
     NodeId leaf = kStart;
@@ -96,7 +99,10 @@ void SuffixTree::check_requests() const {
   RONDO_CHECK_EQ(num_tokens, num_tokens_);
   for (const auto& [id, request] : requests_)
     RONDO_CHECK_EQ(at(request.leaf).num_children, ends[request.leaf]);
-  RONDO_CHECK_EQ(at(kStart).num_children, ends[kStart]);
+  // All children and ends together: no other leaf claims an end.
+  std::size_t below = 0;
+  for (NodeId id = 0; id < used.size(); ++id) below += used[id] ? at(id).num_children : 0;
+  RONDO_CHECK_EQ(below, num_nodes() - 1 + requests_.size());
   RONDO_CHECK_LE(memory_bytes(), max_bytes_);
 }
 
