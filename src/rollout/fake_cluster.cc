@@ -66,7 +66,9 @@ void FakeCluster::assign_all() {
     advance(instance);
     if (scheduler_->rules().dispatch == Dispatch::kChunks) {
       const Sample& sample = samples_.at(next->request);
-      begin(instance, next->request, sample.prompt_tokens + sample.generated - next->placement.cached_tokens);
+      const std::int32_t prefill = sample.prompt_tokens + sample.generated - next->placement.cached_tokens;
+      begin(instance, next->request,
+            cost_.per_prefill_token_s * prefill + cost_.per_moved_token_s * next->placement.moved_tokens);
     } else {
       instance.queue.push_back(next->request);
       admit_queued(instance);
@@ -75,7 +77,7 @@ void FakeCluster::assign_all() {
   }
 }
 
-void FakeCluster::begin(Instance& instance, RequestId request, std::int32_t prefill_tokens) {
+void FakeCluster::begin(Instance& instance, RequestId request, double delay_s) {
   const Sample& sample = samples_.at(request);
   const std::int32_t tokens = std::min(sample.chunk, sample.length - sample.generated);
   Running running{.request = request,
@@ -84,7 +86,7 @@ void FakeCluster::begin(Instance& instance, RequestId request, std::int32_t pref
                   .start = instance.steps,
                   .order = next_order_++};
   instance.kv_tokens += static_cast<double>(running.kv_tokens);
-  instance.synced += cost_.per_prefill_token_s * prefill_tokens;
+  instance.synced += delay_s;
   instance.ends.emplace(running.end, request);
   instance.by_order.emplace(running.order, request);
   instance.running.emplace(request, running);
@@ -142,7 +144,7 @@ void FakeCluster::admit_queued(Instance& instance) {
     const bool fits = needed <= static_cast<double>(instance.spec.num_blocks * kv::kBlockTokens);
     if (!fits && !instance.running.empty()) return;
     instance.queue.pop_front();
-    begin(instance, request, sample.prompt_tokens + sample.generated);
+    begin(instance, request, cost_.per_prefill_token_s * (sample.prompt_tokens + sample.generated));
   }
 }
 

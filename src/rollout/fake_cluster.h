@@ -18,7 +18,8 @@ namespace rondo::rollout {
 /// A discrete-event model of a rollout.
 ///
 /// All running responses of an instance advance together, one token per step; a step takes
-/// `step_s + per_sequence_s * running + per_kv_token_s * KV tokens`, and prefill stops the instance. Under a
+/// `step_s + per_sequence_s * running + per_kv_token_s * KV tokens`, and prefill and moved KV stop the
+/// instance. Under a
 /// policy that reserves nothing the instance queues, grows KV on demand and preempts the latest, which is
 /// computed again. Response lengths are the true_tokens of the groups. Not for timing-critical claims about
 /// any real machine. One owner thread.
@@ -29,6 +30,7 @@ class FakeCluster final {
     double per_sequence_s = 0.00005;
     double per_kv_token_s = 0.0;
     double per_prefill_token_s = 0.00002;
+    double per_moved_token_s = 0.0;
   };
   /// Sees every event as it happens. Each may be empty.
   struct Observer {
@@ -95,7 +97,7 @@ class FakeCluster final {
   };
 
   void assign_all();
-  void begin(Instance& instance, RequestId request, std::int32_t prefill_tokens);
+  void begin(Instance& instance, RequestId request, double delay_s);
   std::int64_t leave(Instance& instance, RequestId request);
   void advance(Instance& instance);
   void schedule(Instance& instance);

@@ -71,6 +71,9 @@ struct Variation {
 
 Variation variation_of(const LengthSample& sample, const Normal& fit) {
   Variation sums;
+  double grand_mean = 0.0;
+  for (const auto& entry : sample.entries()) grand_mean += completed(entry, fit).mean;
+  grand_mean /= static_cast<double>(sample.entries().size());
   for (std::size_t g = 0; g < sample.num_groups(); ++g) {
     const auto group = sample.group(g);
     if (group.empty()) continue;
@@ -81,7 +84,7 @@ Variation variation_of(const LengthSample& sample, const Normal& fit) {
       const Normal value = completed(entry, fit);
       sums.within += std::pow(value.mean - mean, 2) + value.variance;
     }
-    sums.between += size * std::pow(mean - fit.mean, 2);
+    sums.between += size * std::pow(mean - grand_mean, 2);
     sums.count += size;
     sums.sum_of_squared_sizes += size * size;
     sums.num_groups += 1.0;
@@ -147,7 +150,7 @@ GroupForecast forecast(const LengthPrior& prior, double quantile_z, std::span<co
   const double s = prior.sigma * std::sqrt(1.0 - rho);
   const double upper = m + quantile_z * s * std::sqrt(1.0 + 1.0 / count);
   const auto tokens = [](double log) {
-    return static_cast<std::int64_t>(std::ceil(std::min(std::exp(log), kLargestLength)));
+    return static_cast<std::int64_t>(std::llround(std::min(std::exp(log), kLargestLength)));
   };
   return {.upper_tokens = std::max<std::int64_t>(1, tokens(upper)), .revise_above = tokens(m)};
 }

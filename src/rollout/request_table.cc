@@ -14,6 +14,11 @@ Result<void> RequestTable::check(const GroupSpec& spec) const {
     return fail(Code::kInvalidArgument, "group {} is already here; ids of unfinished groups must differ",
                 spec.id);
   }
+  const bool negative =
+      std::ranges::any_of(spec.samples, [](const SampleSpec& s) { return s.id.value() < 0; });
+  if (spec.id.value() < 0 || negative) {
+    return fail(Code::kInvalidArgument, "group {}: ids of groups and requests must not be negative", spec.id);
+  }
   if (spec.prompt_tokens < 1 || spec.samples.empty()) {
     return fail(Code::kInvalidArgument,
                 "group {} has {} prompt tokens and {} samples; it needs at least one of each", spec.id,

@@ -26,6 +26,7 @@ struct Request {
   std::int32_t max_new_tokens = 0;
   std::int32_t true_tokens = 0;  // 0: unknown
   std::int32_t generated = 0;    // as of its last finished chunk
+  std::int32_t chunk = 0;        // while in flight: new tokens it may generate
   Priority priority;             // valid while it waits
 };
 

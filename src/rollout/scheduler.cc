@@ -55,7 +55,7 @@ Scheduler::Scheduler(const Config& config, const Limits& limits, const LengthPri
       prior_(prior) {}
 
 Result<void> Scheduler::add_instance(const InstanceSpec& spec) {
-  constexpr std::int32_t kMaxInstances = 1 << 20;
+  constexpr std::int32_t kMaxInstances = 1 << 16;
   if (spec.id.value() < 0 || spec.id.value() >= kMaxInstances || ledger_.has_instance(spec.id)) {
     return fail(Code::kInvalidArgument, "instance id {} is taken or not within 0 to {}", spec.id,
                 kMaxInstances - 1);
@@ -236,6 +236,7 @@ void Scheduler::commit(const Assignment& assignment) {
   stats_.recomputed_tokens += placement.recomputed_tokens;
   queue_.erase(slot);
   request.state = RequestState::kInFlight;
+  request.chunk = assignment.max_tokens;
   ++num_in_flight_;
   ledger_.start(slot, placement.instance, assignment.reserved_blocks);
   Group& group = table_[request.group];
@@ -266,7 +267,7 @@ void Scheduler::chunk_done(RequestId id, std::int32_t new_tokens) {
   ++version_;
   const RequestSlot slot = slot_of(id);
   Request& request = table_[slot];
-  RONDO_CHECK(request.state == RequestState::kInFlight && new_tokens >= 1);
+  RONDO_CHECK(request.state == RequestState::kInFlight && new_tokens >= 1 && new_tokens <= request.chunk);
   request.generated += new_tokens;
   RONDO_CHECK_LT(request.generated, request.max_new_tokens);
   --num_in_flight_;
@@ -284,7 +285,7 @@ void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
   const RequestSlot slot = slot_of(id);
   Request& request = table_[slot];
   RONDO_CHECK(request.state == RequestState::kInFlight);
-  RONDO_CHECK(total_tokens > request.generated && total_tokens <= request.max_new_tokens);
+  RONDO_CHECK(total_tokens > request.generated && total_tokens - request.generated <= request.chunk);
   request.generated = total_tokens;
   request.state = RequestState::kFinished;
   --num_in_flight_;

@@ -34,7 +34,9 @@ class SchedulerTest : public testing::Test {
             const LengthPrior& prior = {}) {
     scheduler_ = *Scheduler::create(config, limits, prior);
   }
-  void make(Policy policy) { make({.policy = policy, .chunk_tokens = 100, .starvation_period = 1000}); }
+  void make(Policy policy, int chunk_tokens = 500) {
+    make({.policy = policy, .chunk_tokens = chunk_tokens, .starvation_period = 1000});
+  }
   void add_instance(int id, int num_blocks = 1000, int max_running = 100) {
     RONDO_CHECK(scheduler_->add_instance({InstanceId(id), num_blocks, max_running}).has_value());
   }
@@ -205,7 +207,7 @@ TEST_F(SchedulerTest, ReservesThePeakOfTheChunkAndCountsThePromptOnce) {
 }
 
 TEST_F(SchedulerTest, TheLastChunkIsWhatRemains) {
-  make(Policy::kFifo);
+  make(Policy::kFifo, 100);
   add_instance(0);
   add(group(0, 1, 130));
   EXPECT_EQ(assign().max_tokens, 100);
@@ -268,7 +270,7 @@ TEST_F(SchedulerTest, CachedKvDecidesWithinTheSpread) {
 TEST_F(SchedulerTest, EvictsTheRequestServedLastToTheHost) {
   make({.policy = Policy::kFifo, .chunk_tokens = 700, .move_threshold = 100}, {.host_blocks = 100});
   add_instance(0, 33, 3);
-  for (int g = 0; g < 3; ++g) add(group(g, 1, 1400, 1));
+  for (int g = 0; g < 3; ++g) add(group(g, 1, 1300, 1));
   serve_all();                                                     // 11 blocks each
   for (const int request : {0, 10, 20}) chunk_done(request, 640);  // 10 blocks each
   EXPECT_EQ(scheduler_->ledger().free_blocks(InstanceId(0)), 3);
@@ -279,9 +281,9 @@ TEST_F(SchedulerTest, EvictsTheRequestServedLastToTheHost) {
   EXPECT_TRUE(next.evictions[0].from == on(0));
   EXPECT_EQ(next.evictions[0].to.tier, KvTier::kHost);
   EXPECT_EQ(idle(), Idle::kNoRoom);  // request 10 needs 21 blocks, and 12 do not run
-  finish(0, 1400);
+  finish(0, 1300);
   EXPECT_EQ(assign().placement.source, KvSource::kResident);
-  finish(10, 1400);
+  finish(10, 1300);
   const Assignment last = assign();
   EXPECT_EQ(last.placement.source, KvSource::kMove);
   EXPECT_EQ(last.placement.from.tier, KvTier::kHost);
@@ -303,7 +305,7 @@ TEST_F(SchedulerTest, AFailedInstancesChunksReturnAsTheyWere) {
   EXPECT_EQ(idle(), Idle::kNoRoom);
   scheduler_->instance_failed(InstanceId(1));
   EXPECT_EQ(idle(), Idle::kNoInstance);
-  add_instance(5, 10);
+  add_instance(5, 20);
   const Assignment first = assign();
   EXPECT_EQ(first.request, RequestId(0));
   EXPECT_EQ(first.generated, 100);
@@ -424,6 +426,7 @@ TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndSaysWhy) {
   EXPECT_NE(message(group(0, 1, 10, 5, {11})).find("known length is 11"), std::string::npos);
   EXPECT_NE(message({.id = GroupId(0), .prompt_tokens = 3, .samples = {}}).find("0 samples"),
             std::string::npos);
+  EXPECT_NE(message(group(-1, 1, 10, 5, {5})).find("must not be negative"), std::string::npos);
   GroupSpec twice = group(0, 2, 10, 5, {5, 5});
   twice.samples[1].id = twice.samples[0].id;
   EXPECT_NE(message(twice).find("request 0 occurs twice"), std::string::npos);

@@ -1,0 +1,140 @@
+// What leaves, and where to, on cases worked out by hand.
+#include "rollout/kv_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+namespace rondo::rollout {
+namespace {
+
+const InstanceId kOnly(0);
+constexpr KvPlace kHere{KvTier::kInstance, InstanceId(0)};
+constexpr KvPlace kHost{KvTier::kHost, InstanceId()};
+constexpr KvPlace kDisk{KvTier::kDisk, InstanceId()};
+
+// Request r of group g parks ten blocks that are served in the order of r, unless told otherwise.
+class KvLedgerTest : public testing::Test {
+ protected:
+  void make(const KvLedger::Limits& limits, std::int64_t num_blocks) {
+    ledger_.emplace(limits);
+    ledger_->add_instance({kOnly, num_blocks, 100});
+  }
+  void add_group(int group, int prompt_tokens) { ledger_->add_group(GroupSlot(group), prompt_tokens); }
+  void park(int request, int group, int blocks = 10) {
+    const RequestSlot slot(request);
+    ledger_->add_request(slot, GroupSlot(group));
+    ledger_->start(slot, kOnly, blocks + 1);
+    ledger_->park(slot, 64 * blocks, blocks, {.rank = request});
+    ledger_->check_invariants(/*reserved=*/true);
+  }
+  std::vector<SlotEviction> make_room(std::int64_t blocks, int keep) {
+    const auto evictions = ledger_->plan_evictions(kOnly, blocks, RequestSlot(keep));
+    for (const SlotEviction& eviction : evictions) ledger_->evict(eviction);
+    ledger_->check_invariants(/*reserved=*/true);
+    EXPECT_GE(ledger_->free_blocks(kOnly), blocks);
+    return evictions;
+  }
+  static SlotEviction moved(int request, int group, const KvPlace& from, const KvPlace& to) {
+    return {RequestSlot(request), GroupSlot(group), from, to};
+  }
+  static SlotEviction dropped_prompt(int group) { return {RequestSlot(), GroupSlot(group), kHere, {}}; }
+
+  std::optional<KvLedger> ledger_;
+};
+
+using Evictions = std::vector<SlotEviction>;
+
+TEST_F(KvLedgerTest, NothingLeavesWhileThereIsRoom) {
+  make({.host_blocks = 100}, 25);
+  add_group(0, 1);
+  park(0, 0);
+  EXPECT_EQ(make_room(15, 0), Evictions{});
+}
+
+TEST_F(KvLedgerTest, TheLastServedLeavesFirstAndTheKeptOneStays) {
+  make({.host_blocks = 100}, 40);
+  for (int g = 0; g < 4; ++g) add_group(g, 1);
+  for (const int r : {2, 0, 3, 1}) park(r, r, r == 1 ? 9 : 10);
+  EXPECT_EQ(make_room(15, 3), (Evictions{moved(1, 1, kHere, kHost), moved(2, 2, kHere, kHost)}));
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 19);
+  EXPECT_TRUE(ledger_->holding(RequestSlot(2)).place == kHost);
+}
+
+TEST_F(KvLedgerTest, AFullHostSpillsToDiskAndAFullDiskDrops) {
+  make({.host_blocks = 20, .disk_blocks = 10}, 40);
+  for (int g = 0; g < 8; ++g) add_group(g, 1);
+  for (const int r : {1, 2, 3, 5}) park(r, r);
+  // 5 and 3 go to the host; then 2 displaces 5 there; then 1 displaces 3, and that displaces 5 on disk.
+  EXPECT_EQ(make_room(20, 1), (Evictions{moved(3, 3, kHere, kHost), moved(5, 5, kHere, kHost)}));
+  EXPECT_EQ(make_room(30, 1), (Evictions{moved(5, 5, kHost, kDisk), moved(2, 2, kHere, kHost)}));
+  park(7, 7, 9);
+  EXPECT_EQ(make_room(31, 7),
+            (Evictions{moved(5, 5, kDisk, {}), moved(3, 3, kHost, kDisk), moved(1, 1, kHere, kHost)}));
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 20);
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kDisk), 10);
+}
+
+TEST_F(KvLedgerTest, LittleKvIsDropped) {
+  make({.host_blocks = 100, .disk_blocks = 100, .min_kept_tokens = 640}, 30);
+  for (int g = 0; g < 2; ++g) add_group(g, 1);
+  park(0, 0, 10);
+  park(1, 1, 11);
+  EXPECT_EQ(make_room(20, 0), (Evictions{moved(1, 1, kHere, kHost)}));
+}
+
+TEST_F(KvLedgerTest, IdlePromptsLeaveBeforeRequestsAndAPromptLeavesWithItsLastSample) {
+  make({.host_blocks = 100}, 40);
+  add_group(0, 129);  // two full blocks and nothing started
+  add_group(1, 130);  // two full blocks and a started one
+  add_group(2, 65);   // one
+  park(0, 0);
+  park(1, 1);
+  park(2, 1);
+  ledger_->release(RequestSlot(0));
+  EXPECT_TRUE(ledger_->has_prompt(GroupSlot(0), kOnly));
+  EXPECT_EQ(ledger_->free_blocks(kOnly), 40 - 20 - 2 - 2);
+  ledger_->add_request(RequestSlot(9), GroupSlot(2));
+  EXPECT_EQ(make_room(17, 9), (Evictions{dropped_prompt(0)}));
+  EXPECT_EQ(make_room(19, 9), (Evictions{moved(2, 1, kHere, kHost)}));
+  EXPECT_TRUE(ledger_->has_prompt(GroupSlot(1), kOnly));
+  EXPECT_EQ(make_room(40, 9), (Evictions{moved(1, 1, kHere, kHost), dropped_prompt(1)}));
+}
+
+TEST_F(KvLedgerTest, AStartTakesTheIdlePromptOver) {
+  make({}, 12);
+  add_group(0, 130);
+  park(0, 0, 4);
+  ledger_->release(RequestSlot(0));
+  EXPECT_EQ(ledger_->free_blocks(kOnly), 12 - 3);
+  ledger_->add_request(RequestSlot(1), GroupSlot(0));
+  // Two shared blocks and ten of its own: all there is, and the started block is among its own.
+  EXPECT_EQ(ledger_->plan_evictions(kOnly, 10, RequestSlot(1)), Evictions{});
+  ledger_->start(RequestSlot(1), kOnly, 10);
+  ledger_->check_invariants(/*reserved=*/true);
+  EXPECT_EQ(ledger_->free_blocks(kOnly), 0);
+  EXPECT_EQ(ledger_->room(kOnly), 0);
+}
+
+TEST_F(KvLedgerTest, InstancesTakeTurnsByIdAndForgetTheirKv) {
+  make({}, 50);
+  ledger_->add_instance({InstanceId(3), 70, 2});
+  EXPECT_EQ(ledger_->next_instance(InstanceId()), kOnly);
+  EXPECT_EQ(ledger_->next_instance(kOnly), InstanceId(3));
+  EXPECT_EQ(ledger_->next_instance(InstanceId(3)), kOnly);
+  EXPECT_EQ(ledger_->largest_instance(), 70);
+  add_group(0, 65);
+  park(0, 0);
+  ledger_->add_request(RequestSlot(1), GroupSlot(0));
+  ledger_->start(RequestSlot(1), kOnly, 3);
+  EXPECT_TRUE(ledger_->prompt_is_pinned(GroupSlot(0), kOnly));
+  EXPECT_EQ(ledger_->remove_instance(kOnly), (std::vector{RequestSlot(1)}));
+  ledger_->check_invariants(/*reserved=*/true);
+  EXPECT_FALSE(ledger_->has_prompt(GroupSlot(0), kOnly));
+  EXPECT_TRUE(ledger_->holding(RequestSlot(0)).place == KvPlace{});
+  EXPECT_EQ(ledger_->num_instances(), 1);
+}
+
+}  // namespace
+}  // namespace rondo::rollout
