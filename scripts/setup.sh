@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what rondo needs and prepares the model. Safe to run again: what is there already is left alone.
 #   scripts/setup.sh            packages, model preparation environment, SmolLM2-135M-Instruct, example data
-#   scripts/setup.sh --oracle   the same, and the environment of the oracle tests (torch, transformers, trl: about 5 GB)
+#   scripts/setup.sh --oracle   the same, the environment of the oracle tests (torch, transformers, trl: about 5 GB), and
+#                               valgrind, which counts instructions in a test
 #   scripts/setup.sh --checks   the same, and clang-format and clang-tidy
 # The network is needed for packages alone (Debian's and PyPI). Environments live in ~/.cache/rondo (or
 # $XDG_CACHE_HOME/rondo), keyed by the pinned list of what is in them.
@@ -54,6 +55,7 @@ say "packages"
 packages=(g++ cmake ninja-build pkg-config python3 python3-venv ca-certificates
   libhwy-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libpcre2-dev libutf8proc-dev libspdlog-dev libfmt-dev
   libexpected-dev libxxhash-dev librapidcheck-dev libgtest-dev libgmock-dev libbenchmark-dev)
+[ "$want_oracle" = 1 ] && packages+=(valgrind)
 [ "$want_checks" = 1 ] && packages+=(clang-format clang-tidy git)
 install_packages "${packages[@]}"
 

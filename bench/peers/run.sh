@@ -12,12 +12,14 @@ source bench/peers/environments.sh
 
 section=all
 rondo=
+peers=
 options=()
 while [ $# -gt 0 ]; do
   case "$1" in
     decode | prefill | train | tokenize | growth | all) section=$1 ;;
     --rondo) rondo=$2; shift ;;
-    --rounds | --peers | --threads) options+=("$1" "$2"); shift ;;
+    --peers) peers=$2; options+=("$1" "$2"); shift ;;
+    --rounds | --threads) options+=("$1" "$2"); shift ;;
     --quick) options+=("$1") ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
@@ -29,6 +31,7 @@ out=build/peers
 mkdir -p "$out"
 for peer in llama_cpp vllm; do
   case "$section" in decode | prefill | all) ;; *) continue ;; esac
+  case ",${peers:-$peer:}," in *",$peer:"*) ;; *) continue ;; esac
   if ! peers_setup "$peer" >"$out/setup_$peer.log" 2>&1; then
     options+=(--unavailable "$peer=$(tail -n 1 "$out/setup_$peer.log" | cut -c1-200)")
   fi
