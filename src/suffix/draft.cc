@@ -125,7 +125,8 @@ Draft draft(const SuffixTree& tree, Match match, const DraftArgs& args, const Dr
   match.length = std::min(match.length, args.max_match);
   Search search(tree, args);
   Draft best;
-  while (match.length >= args.min_match) {
+  // A draft that is sure of all its tokens cannot be beaten.
+  while (match.length >= args.min_match && best.score < args.max_tokens) {
     const double score = search.run(match.node, best.score);
     if (score > best.score) {
       best = {.num_tokens = search.num_tokens(), .match_length = match.length, .score = score};
