@@ -155,8 +155,12 @@ void KvLedger::store_in(RequestSlot request, const KvPlace& place, const Priorit
 
 void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_blocks) {
   RONDO_CHECK(has_instance(id) && !holdings_[request].in_flight);
-  release(request);
   Holding& holding = holdings_[request];
+  const bool was_here = holding.place == KvPlace{KvTier::kInstance, id};
+  take_out(request);
+  if (holding.place.tier == KvTier::kInstance && !was_here) {
+    recount_prompt(holding.group, holding.place.instance, 0, -1);
+  }
   Instance& instance = instances_[id];
   holding.place = {.tier = KvTier::kInstance, .instance = id};
   holding.in_flight = true;
@@ -164,47 +168,54 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   instance.in_flight.push_back(request);
   places_[request] = last_place(instance.in_flight);
   instance.reserved += private_blocks;
-  recount_prompt(holding.group, id, 1, 0);
+  recount_prompt(holding.group, id, 1, was_here ? -1 : 0);
   refresh(id);
 }
 
 void KvLedger::park(RequestSlot request, std::int32_t tokens, std::int64_t private_blocks,
                     const Priority& priority) {
-  const Holding before = holdings_[request];
-  RONDO_CHECK(before.in_flight);
-  RONDO_CHECK_LE(private_blocks, before.blocks);
-  release(request);
-  const InstanceId id = before.place.instance;
   Holding& holding = holdings_[request];
-  holding.place = before.place;
+  RONDO_CHECK(holding.in_flight);
+  RONDO_CHECK_LE(private_blocks, holding.blocks);
+  const InstanceId id = holding.place.instance;
+  take_out(request);
+  holding.in_flight = false;
   holding.blocks = private_blocks;
   holding.tokens = tokens;
   instances_[id].parked_blocks += private_blocks;
   instances_[id].parked.push(places_, request, priority);
-  recount_prompt(holding.group, id, 0, 1);
+  recount_prompt(holding.group, id, -1, 1);
+  refresh(id);
 }
 
-void KvLedger::release(RequestSlot request) {
-  Holding& holding = holdings_[request];
+// Off the lists and sums of where it is; the prompt's count and the holding itself are the caller's.
+void KvLedger::take_out(RequestSlot request) {
+  const Holding& holding = holdings_[request];
   if (holding.place.tier == KvTier::kInstance) {
-    const InstanceId id = holding.place.instance;
-    Instance& instance = instances_[id];
+    Instance& instance = instances_[holding.place.instance];
     if (holding.in_flight) {
       const RequestSlot last = instance.in_flight.back();
       instance.in_flight[static_cast<std::size_t>(places_[request])] = last;
       places_[last] = places_[request];
       instance.in_flight.pop_back();
       instance.reserved -= holding.blocks;
-      recount_prompt(holding.group, id, -1, 0);
-      refresh(id);
     } else {
       instance.parked.erase(places_, request);
       instance.parked_blocks -= holding.blocks;
-      recount_prompt(holding.group, id, 0, -1);
     }
   } else if (holding.place.tier != KvTier::kNone) {
     store(holding.place.tier).requests.erase(places_, request);
     store(holding.place.tier).used -= holding.blocks;
+  }
+}
+
+void KvLedger::release(RequestSlot request) {
+  take_out(request);
+  Holding& holding = holdings_[request];
+  if (holding.place.tier == KvTier::kInstance) {
+    const InstanceId id = holding.place.instance;
+    recount_prompt(holding.group, id, holding.in_flight ? -1 : 0, holding.in_flight ? 0 : -1);
+    if (holding.in_flight) refresh(id);
   }
   holding.place = {};
   holding.in_flight = false;

@@ -157,6 +157,7 @@ class KvLedger final {
   void count_prompt(const Prompt& prompt, const PromptCopy& copy, std::int64_t sign);
   void drop_prompt(GroupSlot group, InstanceId id);
   void refresh(InstanceId id);
+  void take_out(RequestSlot request);
   void store_in(RequestSlot request, const KvPlace& place, const Priority& priority);
   Store& store(KvTier tier) { return tier == KvTier::kHost ? host_ : disk_; }
   const Store& store(KvTier tier) const { return tier == KvTier::kHost ? host_ : disk_; }
