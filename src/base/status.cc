@@ -22,6 +22,8 @@ const char* code_name(Code code) {
       return "cancelled";
     case Code::kDeadlineExceeded:
       return "deadline exceeded";
+    case Code::kUnavailable:
+      return "unavailable";
     case Code::kInternal:
       return "internal error";
   }

@@ -20,6 +20,7 @@ enum class Code {
   kNumeric,            // NaN, infinity or overflow where a number was needed
   kCancelled,          // asked to stop
   kDeadlineExceeded,   // a bounded wait ran out
+  kUnavailable,        // a peer, child or instance that is gone
   kInternal,           // a library threw something unexpected
 };
 

@@ -85,7 +85,7 @@ Result<StepMeasurement> measure_step(rl::Session& session, train::Trainer& train
   const auto sequences = static_cast<std::int64_t>(groups.size()) * config.rollout.sampling.n;
   const double normalizer = train::normalizer(config.actor.loss.loss_agg_mode, total(m.lengths), sequences);
   RONDO_TRY(trainer.update(optim, optim.lr, normalizer));
-  session.engine->drop_kv();
+  session.inference->new_policy_version();
   m.optimizer_s = clock.now_s() - gradient_end;
   return m;
 }
@@ -114,8 +114,8 @@ std::string step_as_json(const StepMeasurement& m, const rl::Session& session, c
                {"gradient_sum", static_cast<double>(memory.gradient) / 1e9},
                {"training_activations", static_cast<double>(memory.activations) / 1e9},
                {"weights", static_cast<double>(session.model->weights().bytes()) / 1e9},
-               {"kv_pool", static_cast<double>(session.engine->kv_bytes()) / 1e9},
-               {"engine_activations", static_cast<double>(session.engine->activation_bytes()) / 1e9}}},
+               {"kv_pool", static_cast<double>(session.inference->engine().kv_bytes()) / 1e9},
+               {"engine_activations", static_cast<double>(session.inference->engine().activation_bytes()) / 1e9}}},
              {"prompts", m.prompts},
              {"lengths", m.lengths}}
              .dump() +

@@ -103,7 +103,7 @@ Result<void> submit(const Bench& bench, int index, int new_tokens) {
   request.prompt = std::make_shared<const std::vector<Token>>(std::move(prompt));
   request.max_new_tokens = new_tokens;
   request.counter.ordinal = static_cast<std::uint32_t>(index);
-  return bench.session.engine->submit(std::move(request));
+  return bench.session.inference->engine().submit(std::move(request));
 }
 
 // Time of the steps that only decode, all `batch` responses at once.
@@ -115,12 +115,12 @@ Result<Measurement> decode_once(const Bench& bench, int batch) {
   for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, args.new_tokens));
   Measurement m{0, 0, 0, 0};
   std::vector<engine::Response> finished;
-  for (double context = args.prompt_tokens; !session.engine->idle();) {
-    const std::int64_t before = session.engine->stats().computed_tokens;
+  for (double context = args.prompt_tokens; !session.inference->engine().idle();) {
+    const std::int64_t before = session.inference->engine().stats().computed_tokens;
     const double begin = clock.now_s();
-    RONDO_TRY(session.engine->step(finished));
+    RONDO_TRY(session.inference->engine().step(finished));
     const double seconds = clock.now_s() - begin;
-    if (session.engine->stats().computed_tokens - before != batch) continue;
+    if (session.inference->engine().stats().computed_tokens - before != batch) continue;
     context += 1;
     m.seconds += seconds;
     m.tokens += batch;
@@ -139,7 +139,7 @@ Result<Measurement> prefill_once(const Bench& bench, int batch) {
   const double begin = clock.now_s();
   for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, 1));
   std::vector<engine::Response> finished;
-  while (!session.engine->idle()) RONDO_TRY(session.engine->step(finished));
+  while (!session.inference->engine().idle()) RONDO_TRY(session.inference->engine().step(finished));
   const double tokens = 1.0 * batch * args.prompt_tokens;
   return Measurement{clock.now_s() - begin, tokens, static_cast<double>(session.model->weights().bytes()),
                      tokens * (layer_flops(spec) + attention_flops(spec, args.prompt_tokens / 2.0)) +

@@ -112,6 +112,13 @@ std::optional<Progress> Engine::take(RequestId id) {
   return Progress{std::move(response->tokens), std::move(response->logprobs), std::move(response->entropies)};
 }
 
+ProgressView Engine::progress(RequestId id) const {
+  const auto slot = planner_->roster().find(id);
+  RONDO_CHECK(slot.has_value());
+  const Live& state = live_[static_cast<std::size_t>(slot->value())];
+  return {planner_->roster().sequence(*slot).response(), state.logprobs, state.entropies};
+}
+
 std::shared_ptr<const kv::Image> Engine::export_kv(RequestId id, std::int32_t first_block,
                                                    std::int32_t end_block) const {
   const auto slot = planner_->roster().find(id);

@@ -33,6 +33,13 @@ struct Progress {
   std::vector<float> entropies;  // as in Response
 };
 
+/// The same, owned by an engine. Valid until its next change.
+struct ProgressView {
+  std::span<const Token> tokens;
+  std::span<const float> logprobs;
+  std::span<const float> entropies;
+};
+
 /// One response to generate, or the rest of one that began elsewhere. Everything that its tokens depend on is
 /// in here and in the weights.
 struct Request {
@@ -100,6 +107,8 @@ class Engine final {
                                                 const text::Tokenizer* tokenizer,
                                                 const kernels::Context& context);
 
+  /// Whether model and settings allow the request; submit() asks this itself.
+  Result<void> check(const Request& request) const;
   /// Queues a request. kInvalidArgument or kResourceExhausted, with the reason, if it can never run; nothing
   /// changed then.
   Result<void> submit(Request request);
@@ -116,6 +125,8 @@ class Engine final {
 
   /// A parked request goes on for up to `chunk_tokens` (0: to its end); false if it is not parked.
   bool resume(RequestId id, std::int32_t chunk_tokens) { return planner_->resume(id, chunk_tokens); }
+  /// What a live request's response has so far.
+  ProgressView progress(RequestId id) const;
   /// The KV of blocks [first_block, end_block) of a parked request, of all behind the first if `end_block` is
   /// negative; null if it holds none.
   std::shared_ptr<const kv::Image> export_kv(RequestId id, std::int32_t first_block,
@@ -157,7 +168,6 @@ class Engine final {
   };
 
   Live& live(batch::Slot slot) { return live_[static_cast<std::size_t>(slot.value())]; }
-  Result<void> check(const Request& request) const;
   std::int32_t stored_tokens(Request& request);
   void make_drafts();
   void restore_kv();

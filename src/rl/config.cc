@@ -33,6 +33,17 @@ Result<void> Config::validate_for_training() const {
     return fail(Code::kInvalidArgument,
                 "training samples from the whole distribution: set rollout.top_p = 1, rollout.top_k = 0 and "
                 "rollout.min_p = 0 (cut-offs belong to rollout.val)");
+  const rollout::PolicyRules& rules = rollout::rules_of(rollout.schedule.policy);
+  if (rules.needs_true_lengths)
+    return fail(
+        Code::kInvalidArgument,
+        "rollout.policy: this oracle needs the lengths of responses before they are generated; it is for "
+        "`rondo bench rollout`. Train with seer, seer_plus, least_attained, fifo or group_round_robin");
+  if (!rules.strictly_synchronous)
+    return fail(
+        Code::kInvalidArgument,
+        "rollout.policy = partial drops the responses that take long, and with them what the policy should "
+        "learn from; it is for `rondo bench rollout`. Train with seer or seer_plus");
   return {};
 }
 
@@ -55,11 +66,28 @@ namespace {
 // Settings that change speed, memory or what is written, never a result of a step. A learning rate that
 // decays depends on the run's length, a constant one does not.
 bool changes_no_result(const std::string& key, const Config& config) {
-  static const std::vector<std::string> kKeys = {"train.activation_memory", "trainer.run_dir",
-                                                 "trainer.test_freq",       "trainer.val_before_train",
-                                                 "trainer.save_freq",       "trainer.max_ckpt_to_keep",
-                                                 "trainer.resume_mode",     "trainer.log_rollouts",
-                                                 "trainer.threads",         "trainer.kernel_target"};
+  static const std::vector<std::string> kKeys = {"rollout.chunk_tokens",
+                                                 "rollout.disk_kv_folder",
+                                                 "rollout.disk_kv_memory",
+                                                 "rollout.host_kv_memory",
+                                                 "rollout.instance_timeout_s",
+                                                 "rollout.instances",
+                                                 "rollout.length_quantile",
+                                                 "rollout.max_spread",
+                                                 "rollout.move_threshold",
+                                                 "rollout.over_issue",
+                                                 "rollout.policy",
+                                                 "rollout.starvation_period",
+                                                 "train.activation_memory",
+                                                 "trainer.kernel_target",
+                                                 "trainer.log_rollouts",
+                                                 "trainer.max_ckpt_to_keep",
+                                                 "trainer.resume_mode",
+                                                 "trainer.run_dir",
+                                                 "trainer.save_freq",
+                                                 "trainer.test_freq",
+                                                 "trainer.threads",
+                                                 "trainer.val_before_train"};
   if (key == "trainer.total_steps" || key == "trainer.total_epochs")
     return config.actor.optim.schedule.lr_scheduler_type == train::LrScheduler::kConstant;
   return key.starts_with("engine.") || std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();

@@ -13,6 +13,8 @@
 #include "kernels/sampling.h"
 #include "kernels/types.h"
 #include "reward/reward.h"
+#include "rollout/dispatcher.h"
+#include "rollout/scheduler.h"
 #include "train/adamw.h"
 #include "train/loss.h"
 #include "train/trainer.h"
@@ -88,6 +90,12 @@ struct SamplingSection {
 
 struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
+  int instances = 1;
+  rollout::Scheduler::Config schedule;
+  rollout::Dispatcher::Config dispatch;
+  config::ByteSize host_kv_memory{std::int64_t{1} << 30};
+  config::ByteSize disk_kv_memory{0};
+  std::string disk_kv_folder;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   SamplingSection val{.n = 1, .params = {.temperature = 0.0F}};
@@ -97,6 +105,17 @@ struct RolloutSection {
     sampling.visit(v);
     v.field("stop", stop, "Strings that end a response, beside the model's end tokens.");
     v.field("ignore_eos", ignore_eos, "Go on behind the model's end tokens (for measurements).");
+    v.field(
+        "instances", instances,
+        "Inference engines in this process. They share the weights and divide trainer.threads; each has a KV "
+        "pool of engine.kv_memory.",
+        {.min = 1, .max = 1024});
+    schedule.visit(v);
+    dispatch.visit(v);
+    v.field("host_kv_memory", host_kv_memory,
+            "Memory for the KV of unfinished responses that left an instance to make room.");
+    v.field("disk_kv_memory", disk_kv_memory, "The same on disk, for what host_kv_memory does not hold.");
+    v.field("disk_kv_folder", disk_kv_folder, "Where; empty: trainer.run_dir/kv.");
     v.section("val", val, "Sampling of the evaluation.");
   }
 };

@@ -79,7 +79,7 @@ TEST_F(EvaluateTest, Interrupted) {
   const auto report = evaluate(*session_, prompts_, source_reward, 0, interrupted);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code(), Code::kCancelled);
-  EXPECT_TRUE(session_->engine->idle());
+  EXPECT_TRUE(session_->inference->engine().idle());
 }
 
 }  // namespace

@@ -17,14 +17,11 @@ class Generation final {
     for (ScoredGroup& group : groups_) group.samples.resize(static_cast<std::size_t>(n_));
   }
 
-  Result<void> submit_all() {
+  std::vector<engine::Request> requests() const {
+    std::vector<engine::Request> all;
     for (std::size_t ordinal = 0; ordinal < groups_.size(); ++ordinal)
-      for (int sample = 0; sample < n_; ++sample) RONDO_TRY(submit(ordinal, sample));
-    return {};
-  }
-
-  void cancel_all() {
-    for (std::int64_t id = 0; id < total(); ++id) session_.engine->cancel(RequestId(id));
+      for (int sample = 0; sample < n_; ++sample) all.push_back(request(ordinal, sample));
+    return all;
   }
 
   Result<void> accept(engine::Response response) {
@@ -45,7 +42,7 @@ class Generation final {
   std::vector<ScoredGroup> take() { return std::move(groups_); }
 
  private:
-  Result<void> submit(std::size_t ordinal, int sample) {
+  engine::Request request(std::size_t ordinal, int sample) const {
     engine::Request request;
     request.id = RequestId(static_cast<std::int64_t>(ordinal) * n_ + sample);
     request.group = GroupId(static_cast<std::int64_t>(ordinal));
@@ -57,7 +54,7 @@ class Generation final {
                        .ordinal = static_cast<std::uint32_t>(ordinal),
                        .sample = static_cast<std::uint32_t>(sample)};
     request.stop = session_.stop;
-    return session_.engine->submit(std::move(request));
+    return request;
   }
 
   Result<void> score(const Prompt& prompt, ScoredResponse& scored) {
@@ -83,35 +80,26 @@ class Generation final {
   std::vector<ScoredGroup> groups_;
 };
 
-Result<void> run_engine(Session& session, Generation& generation, const std::atomic<bool>& interrupted,
-                        const GenerationProgress& progress) {
-  std::vector<engine::Response> finished;
-  while (!session.engine->idle()) {
-    if (interrupted.load(std::memory_order_relaxed)) return fail(Code::kCancelled, "interrupted");
-    finished.clear();
-    RONDO_TRY(session.engine->step(finished));
-    for (engine::Response& response : finished) RONDO_TRY(generation.accept(std::move(response)));
-    if (progress && !finished.empty()) progress(generation.done(), generation.total());
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask& task,
                                           const reward::RewardFunction& reward,
                                           const std::atomic<bool>& interrupted, GenerationStats& stats,
                                           const GenerationProgress& progress) {
-  const batch::Planner::Stats before = session.engine->stats();
+  InferencePool& inference = *session.inference;
+  const batch::Planner::Stats before = inference.engine_stats();
   Generation generation(session, task, reward, stats);
-  Result<void> result = generation.submit_all();
-  if (result) result = run_engine(session, generation, interrupted, progress);
-  if (!result) {
-    generation.cancel_all();
-    return tl::unexpected<Status>(std::move(result).error());
-  }
-  stats.preemptions = session.engine->stats().preemptions - before.preemptions;
-  stats.recomputed_tokens = session.engine->stats().recomputed_tokens - before.recomputed_tokens;
+  const auto finished = [&](engine::Response response) -> Result<void> {
+    RONDO_TRY(generation.accept(std::move(response)));
+    if (progress) progress(generation.done(), generation.total());
+    return {};
+  };
+  const std::vector<engine::Request> requests = generation.requests();
+  RONDO_TRY(inference.run({.requests = requests, .interrupted = &interrupted, .finished = finished}));
+  const batch::Planner::Stats after = inference.engine_stats();
+  stats.preemptions = after.preemptions - before.preemptions;
+  stats.recomputed_tokens = after.recomputed_tokens - before.recomputed_tokens;
+  stats.dispatch = inference.dispatcher().stats();
   return generation.take();
 }
 

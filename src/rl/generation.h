@@ -44,6 +44,7 @@ struct GenerationStats {
   double reward_seconds = 0;
   std::int64_t preemptions = 0;
   std::int64_t recomputed_tokens = 0;
+  rollout::Dispatcher::Stats dispatch;
 };
 
 /// Called after each response; done and total count responses.

@@ -148,19 +148,19 @@ TEST_F(GenerationTest, InterruptionLeavesTheEngineIdleAndUsable) {
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().code(), Code::kCancelled);
   EXPECT_LT(finished, 24);
-  EXPECT_TRUE(session_->engine->idle());
+  EXPECT_TRUE(session_->inference->engine().idle());
   expect_same(run(task(6)), whole);
 }
 
 TEST_F(GenerationTest, InterruptedBeforeItBeginsItGeneratesNothing) {
   const std::atomic<bool> interrupted{true};
   GenerationStats stats;
-  const auto before = session_->engine->stats().computed_tokens;
+  const auto before = session_->inference->engine().stats().computed_tokens;
   const auto cut = generate(*session_, task(6), {}, interrupted, stats);
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().code(), Code::kCancelled);
-  EXPECT_EQ(session_->engine->stats().computed_tokens, before);
-  EXPECT_TRUE(session_->engine->idle());
+  EXPECT_EQ(session_->inference->engine().stats().computed_tokens, before);
+  EXPECT_TRUE(session_->inference->engine().idle());
 }
 
 TEST_F(GenerationTest, FailedRewardNamesThePromptAndLeavesTheEngineUsable) {
@@ -174,7 +174,7 @@ TEST_F(GenerationTest, FailedRewardNamesThePromptAndLeavesTheEngineUsable) {
   const auto cut = generate(*session_, task(2), failing, not_interrupted(), stats);
   ASSERT_FALSE(cut);
   EXPECT_THAT(cut.error().message(), HasSubstr("scoring a response to prompt 1: cannot score this"));
-  EXPECT_TRUE(session_->engine->idle());
+  EXPECT_TRUE(session_->inference->engine().idle());
   expect_same(run(task(2)), whole);
 }
 
@@ -188,18 +188,20 @@ TEST_F(GenerationTest, RequestThatCannotRunIsRefusedWhole) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(),
               HasSubstr("token id 300 lies outside the model's vocabulary of 260"));
-  EXPECT_TRUE(session_->engine->idle());
+  EXPECT_TRUE(session_->inference->engine().idle());
 }
 
 class SmallPoolGenerationTest : public GenerationTest {
  protected:
-  SmallPoolGenerationTest() : GenerationTest({"engine.kv_memory=48KiB", "data.max_response_length=150"}) {}
+  SmallPoolGenerationTest()
+      : GenerationTest(
+            {"engine.kv_memory=48KiB", "data.max_response_length=150", "rollout.policy=group_round_robin"}) {}
 };
 
 TEST_F(SmallPoolGenerationTest, PreemptionsAreCountedPerCall) {
   GenerationStats first, second;
   ASSERT_TRUE(generate(*session_, task(3), {}, not_interrupted(), first));
-  session_->engine->drop_kv();
+  session_->inference->new_policy_version();
   ASSERT_TRUE(generate(*session_, task(3), {}, not_interrupted(), second));
   EXPECT_GT(first.preemptions, 0);
   EXPECT_GT(first.recomputed_tokens, 0);

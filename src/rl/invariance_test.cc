@@ -93,12 +93,34 @@ TEST_P(InvarianceTest, PreemptionChangesNoBit) {
     const std::string name = "pool" + std::to_string(blocks);
     Overrides overrides = longer;
     overrides.push_back(pool(blocks));
+    overrides.push_back("rollout.policy=group_round_robin");  // it alone reserves nothing
     expect_same(run(name, overrides), expected, name);
     std::istringstream lines(files_below(tiny_.folder() / name).at("metrics.jsonl"));
     for (std::string line; std::getline(lines, line);)
       preempted += metric_of(line, "rollout/preempted").value_or(0);
   }
   EXPECT_GT(preempted, 0);
+}
+
+// Chunks, instances, policies and the tiers of the KV, in pools where responses do not fit together.
+TEST_P(InvarianceTest, RolloutSettingsChangeNoBit) {
+  const Overrides longer = {"data.max_response_length=150", "trainer.total_steps=2", "trainer.test_freq=0"};
+  const Outcome expected = run("base", longer);
+  const std::vector<Overrides> variations = {
+      {"rollout.chunk_tokens=20"},
+      {"rollout.chunk_tokens=20", "rollout.instances=2", pool(6)},
+      {"rollout.chunk_tokens=33", "rollout.instances=3", pool(5), "rollout.move_threshold=10",
+       "trainer.threads=3"},
+      {"rollout.chunk_tokens=20", "rollout.policy=least_attained", "rollout.instances=2", pool(5),
+       "rollout.move_threshold=0", "rollout.host_kv_memory=40KiB", "rollout.disk_kv_memory=1MiB"},
+      {"rollout.chunk_tokens=25", "rollout.policy=seer_plus", "rollout.instances=2", pool(7)},
+      {"rollout.policy=fifo", "rollout.instances=4", pool(5)},
+      {"rollout.policy=group_round_robin", "rollout.instances=2", pool(5)}};
+  for (std::size_t i = 0; i < variations.size(); ++i) {
+    Overrides overrides = longer;
+    overrides.insert(overrides.end(), variations[i].begin(), variations[i].end());
+    expect_same(run("run" + std::to_string(i), overrides), expected, variations[i].back());
+  }
 }
 
 TEST_P(InvarianceTest, ObservationChangesNothingOfTheTraining) {

@@ -177,7 +177,7 @@ TEST_F(RunTest, EngineSeesTheNewWeights) {
   open();
   const auto before = groups_[0].samples[0].response.logprobs;
   ASSERT_TRUE(run());
-  session_->engine->drop_kv();
+  session_->inference->new_policy_version();
   roll_out();
   EXPECT_NE(groups_[0].samples[0].response.logprobs, before);
   EXPECT_EQ(run()->first_update.max_logprob_error, 0.0F);

@@ -62,8 +62,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config) {
   s->context.pool = s->pool.get();
   RONDO_ASSIGN(const model::ModelSpec spec, model::make_spec(s->model_config, config.model.dtype, 0));
   RONDO_ASSIGN_CTX(s->model, model::load_model(*s->weights, spec), folder.string());
-  RONDO_ASSIGN(s->engine, engine::Engine::create(config.engine, *s->model, s->tokenizer.get(), s->context));
-  RONDO_TRY(check_kv_pool(config, *s->engine));
+  RONDO_ASSIGN(s->inference, InferencePool::create(config, *s->model, *s->tokenizer, s->context));
+  RONDO_TRY(check_kv_pool(config, s->inference->engine()));
   auto stop = std::make_shared<engine::StopRules>();
   if (!config.rollout.ignore_eos) stop->tokens = s->model_config.eos_token_ids;
   stop->strings = config.rollout.stop;

@@ -1,5 +1,5 @@
-// Session: a loaded model with its tokenizer, threads and engine: what every command that runs a model starts
-// from.
+// Session: a loaded model with its tokenizer, threads and inference instances: what every command that runs a
+// model starts from.
 #pragma once
 
 #include <memory>
@@ -14,6 +14,7 @@
 #include "kernels/ops.h"
 #include "model/weights.h"
 #include "rl/config.h"
+#include "rl/inference_pool.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -29,7 +30,7 @@ struct Session {
   std::unique_ptr<ThreadPool> pool;
   kernels::Context context{};
   std::unique_ptr<model::Model> model;
-  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<InferencePool> inference;
   std::shared_ptr<const engine::StopRules> stop;
 
   /// Loads everything that config.model and config.engine name. The error says which file or field is at

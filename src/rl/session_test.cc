@@ -25,7 +25,7 @@ TEST_F(SessionTest, OpensEverythingThatTheConfigNames) {
   ASSERT_TRUE(session) << session.error().message();
   EXPECT_EQ((*session)->pool->num_threads(), 2);
   EXPECT_EQ((*session)->model->spec().dtype, kernels::DType::kF16);
-  EXPECT_TRUE((*session)->engine->idle());
+  EXPECT_TRUE((*session)->inference->engine().idle());
   EXPECT_EQ((*session)->stop->tokens, (*session)->model_config.eos_token_ids);
   EXPECT_EQ((*session)->stop->strings, std::vector<std::string>{"end"});
 }

@@ -124,6 +124,12 @@ void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> gr
              Nature::kMeasured);
   record.set("rollout/preempted", stats.preemptions, Nature::kMeasured);
   record.set("rollout/recomputed_tokens", stats.recomputed_tokens, Nature::kMeasured);
+  const rollout::Dispatcher::Stats& dispatch = stats.dispatch;
+  record.set("rollout/chunks", dispatch.chunks, Nature::kMeasured);
+  record.set("rollout/migrations", dispatch.migrations, Nature::kMeasured);
+  record.set("rollout/migrated_bytes", dispatch.migrated_bytes, Nature::kMeasured);
+  record.set("rollout/tail_time_frac", dispatch.seconds > 0 ? dispatch.tail_seconds / dispatch.seconds : 0.0,
+             Nature::kMeasured);
 }
 
 std::int64_t peak_memory_bytes() {

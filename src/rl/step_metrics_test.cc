@@ -121,7 +121,7 @@ TEST_F(StepMetricsTest, WithoutAKlTermOrAnyUpdate) {
 
 TEST_F(StepMetricsTest, PerformanceMetricsByHand) {
   StepRecord record;
-  const GenerationStats stats{.reward_seconds = 0, .preemptions = 3, .recomputed_tokens = 70};
+  const GenerationStats stats{.reward_seconds = 0, .preemptions = 3, .recomputed_tokens = 70, .dispatch = {}};
   add_performance_metrics(record, groups_, stats, 4, 2);
   // A prompt counts once per response: 2 * 3 + 2 * 5 prompt tokens, 20 of responses.
   EXPECT_EQ(record.find("perf/total_num_tokens"), 36);

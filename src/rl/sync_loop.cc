@@ -138,7 +138,7 @@ Result<void> SyncLoop::run_step(std::int64_t step) {
     {
       const auto scope = timer_.measure("update_actor");
       RONDO_ASSIGN(update, update_->run(groups, advantages, step, total_steps_, *interrupted_));
-      session_->engine->drop_kv();
+      session_->inference->new_policy_version();
     }
   }
   add_rollout_metrics(record, groups, advantages);

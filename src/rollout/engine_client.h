@@ -46,18 +46,23 @@ struct ChunkOrder {
 
 /// What an instance reports.
 struct InstanceEvent {
-  enum class Kind : std::uint8_t { kChunkDone, kFinished, kFailed };
+  enum class Kind : std::uint8_t {
+    kChunkDone,
+    kFinished,
+    kFailed,  // the instance is gone; others may still do its work
+    kError    // the request or the model is at fault: it would be the same anywhere
+  };
   Kind kind = Kind::kChunkDone;
   InstanceId instance;
-  RequestId request;
+  RequestId request = {};
   std::int32_t total_tokens = 0;  // of the response so far
   std::int64_t begin_ns = 0;      // of the chunk, on the instance's clock
   std::int64_t end_ns = 0;
-  std::string failure = {};  // kFailed: why; the instance does nothing any more
+  std::string failure = {};  // kFailed, kError: why
 };
 
 /// One inference instance, seen from the dispatcher. Orders are carried out in the order given; answers come
-/// as events. No call blocks for longer than an engine step.
+/// as events. Only settle() waits.
 class EngineClient {
  public:
   virtual ~EngineClient() = default;
@@ -68,6 +73,8 @@ class EngineClient {
   virtual void cancel(RequestId request) = 0;
   /// New weights: all KV here is void. Nothing runs.
   virtual void drop_kv() = 0;
+  /// Waits until all orders so far are carried out and nothing runs, or the instance has failed.
+  virtual void settle() = 0;
   /// Counts up while the instance is alive and has work.
   virtual std::int64_t heartbeat() const = 0;
   /// It has failed, or is taken for failed: no event and no change of a response comes from it after this.

@@ -1,0 +1,313 @@
+// A rollout over several instances gives the bits of a plain engine, whatever the policy, the chunks, the
+// memory, and the instances that fail on the way.
+#include "engine/instance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "base/check.h"
+#include "engine/workload.h"
+#include "rollout/dispatcher.h"
+
+namespace rondo::engine {
+namespace {
+
+using rollout::Policy;
+
+struct Setting {
+  Policy policy = Policy::kSeer;
+  int instances = 2;
+  int chunk_tokens = 16;
+  std::int32_t spare_blocks = 4;  // of an instance's pool, beyond the longest response's
+  std::int32_t max_running = 4;
+  std::int64_t host_blocks = 100;
+  std::int64_t disk_blocks = 0;
+  int timeout_s = 60;
+  int threads = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Setting& s) {
+  return out << "policy " << static_cast<int>(s.policy) << ", " << s.instances << " instances, chunk "
+             << s.chunk_tokens << ", spare " << s.spare_blocks << ", host " << s.host_blocks << ", disk "
+             << s.disk_blocks;
+}
+
+std::vector<rollout::GroupSpec> groups_of(const std::vector<Request>& requests, const Responses& lengths) {
+  std::vector<rollout::GroupSpec> groups;
+  for (const Request& request : requests) {
+    if (groups.empty() || groups.back().id != request.group) {
+      groups.push_back({.id = request.group,
+                        .prompt_tokens = static_cast<std::int32_t>(request.prompt->size()),
+                        .samples = {}});
+    }
+    const auto length = static_cast<std::int32_t>(lengths[request.id.value()].tokens.size());
+    groups.back().samples.push_back(
+        {.id = request.id, .max_new_tokens = request.max_new_tokens, .true_tokens = length});
+  }
+  return groups;
+}
+
+// A model, its requests, and what a plain engine answers.
+class RolloutScene final {
+ public:
+  explicit RolloutScene(std::uint32_t seed) {
+    std::mt19937 rng(seed);
+    const model::ModelSpec spec = random_spec(rng, kernels::DType::kF16);
+    model_ = testing::random_model(spec, seed);
+    requests_ = random_requests(rng, spec.vocab, 5);
+    expected_ = run_all(*model_, {}, requests_);
+  }
+  const model::Model& model() const { return *model_; }
+  const std::vector<Request>& requests() const { return requests_; }
+  const Responses& expected() const { return expected_; }
+
+ private:
+  std::unique_ptr<model::Model> model_;
+  std::vector<Request> requests_;
+  Responses expected_;
+};
+
+using BeforeStep = std::function<Result<void>(int instance, std::int64_t step)>;
+
+// Instances and a dispatcher over a scene.
+class TestRollout final {
+ public:
+  TestRollout(const RolloutScene& scene, const Setting& setting, const BeforeStep& before_step = {})
+      : scene_(scene),
+        folder_(std::filesystem::temp_directory_path() / ("rondo_kv_" + std::to_string(::getpid()))) {
+    const auto block = static_cast<std::int64_t>(KvStorage::block_bytes(scene.model().spec()));
+    Engine::Config config;
+    config.kv_memory.bytes = block * (blocks_of_longest(scene.requests()) + setting.spare_blocks);
+    config.batch = {.max_batch_tokens = 128, .max_running = setting.max_running};
+    rollout::Dispatcher::Deps deps{
+        .scheduler = rollout::Scheduler::create(
+                         {.policy = setting.policy,
+                          .chunk_tokens = setting.chunk_tokens,
+                          .max_spread = 2,
+                          .move_threshold = 8},
+                         {.host_blocks = setting.host_blocks, .disk_blocks = setting.disk_blocks})
+                         .value(),
+        .instances = {},
+        .events = &events_,
+        .store = std::make_unique<rollout::KvStore>(folder_),
+        .clock = &clock_};
+    for (int i = 0; i < setting.instances; ++i) {
+      teams_.push_back(std::make_unique<testing::Compute>(setting.threads, "auto"));
+      Instance::Deps own{.model = &scene.model(),
+                         .context = teams_.back()->context(),
+                         .responses = &responses_,
+                         .events = &events_,
+                         .clock = &clock_};
+      if (before_step) own.before_step = [=](std::int64_t step) { return before_step(i, step); };
+      instances_.push_back(Instance::create(InstanceId(i), config, std::move(own)).value());
+      deps.instances.push_back(instances_.back().get());
+    }
+    dispatcher_ =
+        rollout::Dispatcher::create({.instance_timeout_s = setting.timeout_s}, std::move(deps)).value();
+  }
+  ~TestRollout() { std::filesystem::remove_all(folder_); }
+
+  Result<Responses> run(std::int64_t goal_groups = 0, const std::atomic<bool>* interrupted = nullptr) {
+    Responses found;
+    responses_.clear();
+    for (const Request& request : scene_.requests()) responses_.add(request);
+    const auto finished = [&](RequestId id) -> Result<void> {
+      std::vector<Response> one;
+      one.push_back(responses_.take(id).value());
+      found.add(one);
+      return {};
+    };
+    const auto groups = groups_of(scene_.requests(), scene_.expected());
+    RONDO_TRY(dispatcher_->run(
+        {.groups = groups, .goal_groups = goal_groups, .finished = finished, .interrupted = interrupted}));
+    return found;
+  }
+
+  rollout::Dispatcher& dispatcher() { return *dispatcher_; }
+  batch::Planner::Stats stats() const {
+    batch::Planner::Stats sum;
+    for (const auto& instance : instances_) {
+      sum.preemptions += instance->stats().preemptions;
+      sum.evicted_parked += instance->stats().evicted_parked;
+      sum.restored_tokens += instance->stats().restored_tokens;
+    }
+    return sum;
+  }
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  const RolloutScene& scene_;
+  std::filesystem::path folder_;
+  SteadyClock clock_;
+  ResponseStore responses_;
+  rollout::EventQueue events_;
+  std::vector<std::unique_ptr<testing::Compute>> teams_;
+  std::vector<std::unique_ptr<Instance>> instances_;
+  std::unique_ptr<rollout::Dispatcher> dispatcher_;
+};
+
+class InstanceTest : public ::testing::Test {
+ protected:
+  static const RolloutScene& scene() {
+    static const RolloutScene scene(4);
+    return scene;
+  }
+  static void expect_same(const Setting& setting) {
+    TestRollout rollout(scene(), setting);
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "") << setting;
+    rollout.dispatcher().scheduler().check_invariants();
+  }
+};
+
+TEST_F(InstanceTest, EveryPolicyGivesThePlainResponses) {
+  for (const Policy policy : {Policy::kSeer, Policy::kSeerPlus, Policy::kFifo, Policy::kLeastAttained,
+                              Policy::kGroupRoundRobin, Policy::kStreamOracle, Policy::kOracleLfs}) {
+    for (const int instances : {1, 2, 4}) expect_same({.policy = policy, .instances = instances});
+  }
+}
+
+TEST_F(InstanceTest, AnyChunkLength) {
+  for (const int chunk : {1, 7, 64, 1000}) expect_same({.chunk_tokens = chunk});
+}
+
+TEST_F(InstanceTest, SeveralThreadsPerInstance) {
+  expect_same({.instances = 2, .threads = 2});
+}
+
+TEST_F(InstanceTest, ChunkedPoliciesNeverPreempt) {
+  for (const Policy policy : {Policy::kSeer, Policy::kSeerPlus, Policy::kFifo, Policy::kLeastAttained}) {
+    TestRollout rollout(scene(), {.policy = policy, .instances = 2, .spare_blocks = 1});
+    ASSERT_TRUE(rollout.run());
+    EXPECT_EQ(rollout.stats().preemptions, 0);
+    EXPECT_EQ(rollout.stats().evicted_parked, 0);
+  }
+}
+
+TEST_F(InstanceTest, KvMovesThroughHostAndDisk) {
+  for (const std::int64_t host_blocks : {0, 3, 100}) {
+    for (const std::int64_t disk_blocks : {0, 100}) {
+      TestRollout rollout(scene(), {.policy = Policy::kLeastAttained,
+                                    .instances = 2,
+                                    .chunk_tokens = 12,
+                                    .spare_blocks = 0,
+                                    .host_blocks = host_blocks,
+                                    .disk_blocks = disk_blocks});
+      const Result<Responses> found = rollout.run();
+      ASSERT_TRUE(found) << found.error().message();
+      EXPECT_EQ(difference(scene().expected(), *found), "") << host_blocks << ", " << disk_blocks;
+      if (host_blocks == 100) {
+        EXPECT_GT(rollout.stats().restored_tokens, 0);
+        EXPECT_GT(rollout.dispatcher().stats().migrations, 0);
+      }
+      EXPECT_TRUE(!std::filesystem::exists(rollout.folder()) || std::filesystem::is_empty(rollout.folder()));
+    }
+  }
+}
+
+TEST_F(InstanceTest, AFailedInstanceLosesNothing) {
+  for (const std::int64_t at : {1, 5, 30}) {
+    TestRollout rollout(scene(), {.instances = 3}, [at](int instance, std::int64_t step) -> Result<void> {
+      if (instance == 1 && step >= at) return fail(Code::kIo, "the device fell over");
+      return {};
+    });
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "") << at;
+    EXPECT_EQ(rollout.dispatcher().stats().failed_instances, 1);
+  }
+}
+
+TEST_F(InstanceTest, AnInstanceThatHangsIsLeftBehind) {
+  std::atomic<bool> wake = false;
+  {
+    TestRollout rollout(scene(), {.instances = 2, .timeout_s = 1},
+                        [&wake](int instance, std::int64_t step) -> Result<void> {
+                          while (instance == 0 && step >= 4 && !wake)
+                            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                          return {};
+                        });
+    const Result<Responses> found = rollout.run();
+    wake = true;
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "");
+    EXPECT_EQ(rollout.dispatcher().stats().failed_instances, 1);
+  }
+}
+
+TEST_F(InstanceTest, NoInstanceLeftIsAnErrorThatSaysWhy) {
+  TestRollout rollout(scene(), {.instances = 2}, [](int, std::int64_t step) -> Result<void> {
+    if (step >= 3) return fail(Code::kIo, "the device fell over");
+    return {};
+  });
+  const Result<Responses> found = rollout.run();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), Code::kUnavailable);
+  EXPECT_NE(found.error().message().find("the device fell over"), std::string::npos);
+}
+
+TEST_F(InstanceTest, PartialStopsAtTheWantedGroups) {
+  TestRollout rollout(scene(), {.policy = Policy::kPartial, .instances = 2});
+  const Result<Responses> found = rollout.run(3);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_LT(found->by_id.size(), scene().requests().size());
+  for (const auto& [id, response] : found->by_id) EXPECT_EQ(difference(scene().expected()[id], response), "");
+  // What was dropped leaves nothing behind: the same instances run everything.
+  const Result<Responses> all = rollout.run();
+  ASSERT_TRUE(all) << all.error().message();
+  EXPECT_EQ(difference(scene().expected(), *all), "");
+}
+
+TEST_F(InstanceTest, NewWeightsVoidTheKv) {
+  TestRollout rollout(scene(), {.instances = 2});
+  for (int step = 0; step < 3; ++step) {
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "");
+    rollout.dispatcher().new_policy_version();
+  }
+}
+
+TEST_F(InstanceTest, InterruptionLeavesInstancesIdle) {
+  TestRollout rollout(scene(), {.instances = 2});
+  const std::atomic<bool> interrupted = true;
+  const Result<Responses> stopped = rollout.run(0, &interrupted);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code(), Code::kCancelled);
+  const Result<Responses> found = rollout.run();
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(difference(scene().expected(), *found), "");
+}
+
+TEST_F(InstanceTest, RandomSettings) {
+  std::mt19937 rng(11);
+  for (std::uint32_t seed = 0; seed < 6; ++seed) {
+    const RolloutScene scene(seed);
+    for (int round = 0; round < 4; ++round) {
+      constexpr std::array kPolicies = {Policy::kSeer, Policy::kSeerPlus, Policy::kFifo,
+                                        Policy::kLeastAttained, Policy::kGroupRoundRobin};
+      const Setting setting{.policy = kPolicies[rng() % kPolicies.size()],
+                            .instances = static_cast<int>(1 + rng() % 4),
+                            .chunk_tokens = static_cast<int>(1 + rng() % 80),
+                            .spare_blocks = static_cast<std::int32_t>(rng() % 6),
+                            .max_running = static_cast<std::int32_t>(1 + rng() % 8),
+                            .host_blocks = static_cast<std::int64_t>(rng() % 20),
+                            .disk_blocks = static_cast<std::int64_t>(rng() % 20)};
+      TestRollout rollout(scene, setting);
+      const Result<Responses> found = rollout.run();
+      ASSERT_TRUE(found) << found.error().message() << " " << setting;
+      ASSERT_EQ(difference(scene.expected(), *found), "") << "seed " << seed << ", " << setting;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rondo::engine

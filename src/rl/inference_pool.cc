@@ -1,0 +1,110 @@
+#include "rl/inference_pool.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace rondo::rl {
+
+Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& config, const model::Model& model,
+                                                             const text::Tokenizer& tokenizer,
+                                                             const kernels::Context& context) {
+  std::unique_ptr<InferencePool> pool(new InferencePool());
+  RONDO_TRY(pool->make_instances(config, model, tokenizer, context));
+  RONDO_TRY(pool->make_dispatcher(config));
+  return pool;
+}
+
+// One instance has the session's own threads; several share the number out among teams of their own.
+Result<void> InferencePool::make_instances(const Config& config, const model::Model& model,
+                                           const text::Tokenizer& tokenizer,
+                                           const kernels::Context& context) {
+  const int count = config.rollout.instances;
+  for (int i = 0; i < count; ++i) {
+    kernels::Context own = context;
+    if (count > 1) {
+      teams_.push_back(std::make_unique<ThreadPool>(std::max(1, context.pool->num_threads() / count)));
+      own.pool = teams_.back().get();
+    }
+    RONDO_ASSIGN(auto instance, engine::Instance::create(InstanceId(i), config.engine,
+                                                         {.model = &model,
+                                                          .tokenizer = &tokenizer,
+                                                          .context = own,
+                                                          .responses = &responses_,
+                                                          .events = &events_,
+                                                          .clock = &clock_,
+                                                          .before_step = {}}));
+    instances_.push_back(std::move(instance));
+  }
+  return {};
+}
+
+Result<void> InferencePool::make_dispatcher(const Config& config) {
+  const RolloutSection& rollout = config.rollout;
+  const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
+  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(
+                                   rollout.schedule, {.host_blocks = rollout.host_kv_memory.bytes / block,
+                                                      .disk_blocks = rollout.disk_kv_memory.bytes / block}));
+  std::filesystem::path folder = rollout.disk_kv_folder;
+  if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
+  rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
+                                 .instances = {},
+                                 .events = &events_,
+                                 .store = std::make_unique<rollout::KvStore>(std::move(folder)),
+                                 .clock = &clock_};
+  for (const auto& instance : instances_) deps.instances.push_back(instance.get());
+  RONDO_ASSIGN(dispatcher_, rollout::Dispatcher::create(rollout.dispatch, std::move(deps)));
+  return {};
+}
+
+Result<void> InferencePool::run(const Task& task) {
+  std::vector<rollout::GroupSpec> groups;
+  responses_.clear();
+  const auto first = first_id_;
+  for (std::size_t i = 0; i < task.requests.size(); ++i) {
+    engine::Request request = task.requests[i];
+    RONDO_TRY(engine().check(request));
+    const bool new_group = i == 0 || task.requests[i - 1].group != request.group;
+    request.id = RequestId(first + static_cast<std::int64_t>(i));
+    if (new_group) {
+      groups.push_back({.id = GroupId(request.id.value()),
+                        .prompt_tokens = static_cast<std::int32_t>(request.prompt->size()),
+                        .samples = {}});
+    }
+    request.group = groups.back().id;
+    groups.back().samples.push_back({.id = request.id,
+                                     .max_new_tokens = request.max_new_tokens,
+                                     .true_tokens = task.true_lengths.empty() ? 0 : task.true_lengths[i]});
+    responses_.add(std::move(request));
+  }
+  first_id_ += std::ssize(task.requests);
+  const auto finished = [&](RequestId id) -> Result<void> {
+    engine::Response response = responses_.take(id).value();
+    response.id = RequestId(id.value() - first);
+    return task.finished(std::move(response));
+  };
+  return dispatcher_->run({.groups = groups,
+                           .goal_groups = task.goal_groups,
+                           .finished = finished,
+                           .interrupted = task.interrupted});
+}
+
+batch::Planner::Stats InferencePool::engine_stats() const {
+  batch::Planner::Stats sum;
+  for (const auto& instance : instances_) {
+    const batch::Planner::Stats stats = instance->stats();
+    sum.steps += stats.steps;
+    sum.computed_tokens += stats.computed_tokens;
+    sum.recomputed_tokens += stats.recomputed_tokens;
+    sum.shared_prompt_tokens += stats.shared_prompt_tokens;
+    sum.restored_tokens += stats.restored_tokens;
+    sum.preemptions += stats.preemptions;
+    sum.evicted_prefixes += stats.evicted_prefixes;
+    sum.evicted_parked += stats.evicted_parked;
+    sum.drafted_tokens += stats.drafted_tokens;
+    sum.accepted_tokens += stats.accepted_tokens;
+  }
+  return sum;
+}
+
+}  // namespace rondo::rl

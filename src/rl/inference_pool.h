@@ -1,0 +1,70 @@
+// InferencePool: the inference instances of a session and the dispatcher that feeds them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "engine/instance.h"
+#include "engine/response_store.h"
+#include "kernels/ops.h"
+#include "model/weights.h"
+#include "rl/config.h"
+#include "rollout/dispatcher.h"
+#include "rollout/event_queue.h"
+#include "text/tokenizer.h"
+
+namespace rondo::rl {
+
+/// Generates responses on rollout.instances engines, which share one packed copy of the weights.
+///
+/// Borrows model, tokenizer and context. What it generates depends on the requests and the weights alone. One
+/// owner thread; while run() does not, the context's thread team and the weights are the owner's.
+class InferencePool final {
+ public:
+  static Result<std::unique_ptr<InferencePool>> create(const Config& config, const model::Model& model,
+                                                       const text::Tokenizer& tokenizer,
+                                                       const kernels::Context& context);
+
+  struct Task {
+    std::span<const engine::Request> requests;        // ids 0, 1, …; those of a group stand together
+    std::span<const std::int32_t> true_lengths = {};  // by id, for the oracle policies
+    std::int64_t goal_groups = 0;                     // for `partial`; 0: all
+    const std::atomic<bool>* interrupted = nullptr;
+    std::function<Result<void>(engine::Response)> finished;  // as each response ends
+  };
+  /// Generates all responses. kCancelled when interrupted.
+  Result<void> run(const Task& task);
+
+  /// New weights.
+  void new_policy_version() { dispatcher_->new_policy_version(); }
+  const rollout::Dispatcher& dispatcher() const { return *dispatcher_; }
+  /// Sums over the instances since they were made.
+  batch::Planner::Stats engine_stats() const;
+  /// Of one instance, for measurements while nothing runs.
+  engine::Engine& engine() { return instances_.front()->engine(); }
+  int num_instances() const { return static_cast<int>(instances_.size()); }
+
+ private:
+  InferencePool() = default;
+  Result<void> make_instances(const Config& config, const model::Model& model,
+                              const text::Tokenizer& tokenizer, const kernels::Context& context);
+  Result<void> make_dispatcher(const Config& config);
+
+  SteadyClock clock_;
+  std::int64_t first_id_ =
+      0;  // ids are never used twice, so that a late event of an earlier run fits no request
+  engine::ResponseStore responses_;
+  rollout::EventQueue events_;
+  std::vector<std::unique_ptr<ThreadPool>> teams_;
+  std::vector<std::unique_ptr<engine::Instance>> instances_;
+  std::unique_ptr<rollout::Dispatcher> dispatcher_;
+};
+
+}  // namespace rondo::rl

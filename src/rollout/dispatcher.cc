@@ -1,0 +1,274 @@
+#include "rollout/dispatcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace rondo::rollout {
+
+Result<std::unique_ptr<Dispatcher>> Dispatcher::create(const Config& config, Deps deps) {
+  RONDO_CHECK(deps.scheduler != nullptr && deps.store != nullptr && deps.events != nullptr);
+  for (EngineClient* instance : deps.instances) RONDO_TRY(deps.scheduler->add_instance(instance->spec()));
+  return std::unique_ptr<Dispatcher>(new Dispatcher(config, std::move(deps)));
+}
+
+Dispatcher::Dispatcher(const Config& config, Deps deps)
+    : config_(config),
+      scheduler_(std::move(deps.scheduler)),
+      instances_(std::move(deps.instances)),
+      events_(deps.events),
+      store_(std::move(deps.store)),
+      clock_(deps.clock),
+      alive_(instances_.size(), true),
+      pulses_(instances_.size()) {}
+
+Result<void> Dispatcher::run(const Job& job) {
+  stats_ = {};
+  records_.clear();
+  finish_times_.clear();
+  last_instance_.clear();
+  const std::int64_t recomputed = scheduler_->stats().recomputed_tokens;
+  const std::int64_t begin_ns = clock_->now_ns();
+  for (Pulse& pulse : pulses_) pulse = {.heartbeat = -1, .since_ns = begin_ns};
+  Result<void> result = work(job);
+  // What is left is a failed run's, or what `partial` does not want any more.
+  abandon_all();
+  stats_.recomputed_tokens = scheduler_->stats().recomputed_tokens - recomputed;
+  finish_stats(begin_ns);
+  return result;
+}
+
+Result<void> Dispatcher::work(const Job& job) {
+  scheduler_->set_goal(job.goal_groups);
+  for (const GroupSpec& group : job.groups) RONDO_TRY(scheduler_->add_group(group));
+  while (true) {
+    if (job.interrupted != nullptr && job.interrupted->load(std::memory_order_relaxed)) {
+      return fail(Code::kCancelled, "interrupted");
+    }
+    RONDO_ASSIGN(const bool goes_on, assign_all());
+    if (!goes_on) return {};
+    batch_.clear();
+    events_->pop(batch_, std::chrono::milliseconds(100));
+    RONDO_TRY(handle_batch(job));
+    check_pulses();
+  }
+}
+
+// Hands out all that can start now. False: everything is done.
+Result<bool> Dispatcher::assign_all() {
+  while (true) {
+    const auto assignment = scheduler_->plan();
+    if (assignment) {
+      carry_out(*assignment);
+      continue;
+    }
+    switch (assignment.error()) {
+      case Idle::kGoalReached:
+        return false;
+      case Idle::kNothingWaiting:
+        return scheduler_->num_in_flight() > 0;
+      case Idle::kNoRoom:
+        return true;
+      case Idle::kNoInstance:
+        return fail(Code::kUnavailable, "no inference instance is left; the last one failed: {}",
+                    last_failure_);
+      case Idle::kNeverFits:
+        return fail(Code::kResourceExhausted,
+                    "the instances that are left have too little KV memory for a response in progress; raise "
+                    "engine.kv_memory");
+    }
+  }
+}
+
+bool Dispatcher::is_probe(RequestId request) const {
+  const auto slot = scheduler_->requests().find(request);
+  return slot && scheduler_->requests()[*slot].is_probe;
+}
+
+void Dispatcher::carry_out(const Assignment& assignment) {
+  const KvPlace place = scheduler_->kv_place(assignment.request);
+  for (const Eviction& eviction : assignment.evictions) evict(eviction);
+  ChunkOrder order{.request = assignment.request,
+                   .group = assignment.group,
+                   .generated = assignment.generated,
+                   .max_tokens = assignment.max_tokens,
+                   .probe = is_probe(assignment.request),
+                   .kv = fetch(assignment, place)};
+  scheduler_->commit(assignment);
+  const auto last = last_instance_.find(assignment.request);
+  const bool migrated = last != last_instance_.end() && last->second != assignment.placement.instance;
+  last_instance_[assignment.request] = assignment.placement.instance;
+  in_flight_[assignment.request] = {assignment, migrated};
+  client(assignment.placement.instance).run_chunk(std::move(order));
+}
+
+// Prompts that no request here needs are the instance's own business: it has given them up already.
+void Dispatcher::evict(const Eviction& eviction) {
+  if (eviction.request == RequestId()) return;
+  if (eviction.from.tier == KvTier::kInstance) {
+    std::shared_ptr<Parcel> parcel;
+    if (eviction.to.tier != KvTier::kNone) {
+      parcel = std::make_shared<Parcel>();
+      under_way_[eviction.request] = {eviction.from.instance, parcel};
+      store_->put(eviction.request, parcel);
+    }
+    client(eviction.from.instance).hand_over(eviction.request, std::move(parcel));
+  }
+  if (eviction.to.tier == KvTier::kNone) {
+    store_->drop(eviction.request);
+  } else if (eviction.to.tier == KvTier::kDisk) {
+    if (const Result<void> moved = store_->move_to_disk(eviction.request); !moved) {
+      log::warn("{}; it is computed again", moved.error().message());
+    }
+  }
+}
+
+// The KV that the assignment's chunk starts from, where it does not lie there already. What the store has of
+// a request is used up with this, whatever becomes of it.
+std::shared_ptr<const Parcel> Dispatcher::fetch(const Assignment& assignment, const KvPlace& place) {
+  const Placement& placement = assignment.placement;
+  if (place.tier == KvTier::kNone) return nullptr;
+  if (place.tier != KvTier::kInstance) {
+    std::shared_ptr<const Parcel> parcel = store_->take(assignment.request);
+    return placement.source == KvSource::kMove ? parcel : nullptr;
+  }
+  if (place.instance == placement.instance) return nullptr;
+  std::shared_ptr<Parcel> parcel;
+  if (placement.source == KvSource::kMove) {
+    parcel = std::make_shared<Parcel>();
+    under_way_[assignment.request] = {place.instance, parcel};
+  }
+  client(place.instance).hand_over(assignment.request, parcel);
+  return parcel;
+}
+
+// After an error the rest matters only where an instance has failed.
+Result<void> Dispatcher::handle_batch(const Job& job) {
+  Result<void> result;
+  for (const InstanceEvent& event : batch_) {
+    if (result || event.kind == InstanceEvent::Kind::kFailed) {
+      Result<void> handled = handle(event, job);
+      if (!handled) result = std::move(handled);
+    }
+  }
+  return result;
+}
+
+Result<void> Dispatcher::handle(const InstanceEvent& event, const Job& job) {
+  if (!alive_[static_cast<std::size_t>(event.instance.value())]) return {};
+  if (event.kind == InstanceEvent::Kind::kFailed) {
+    fail_instance(event.instance, event.failure);
+    return {};
+  }
+  if (event.kind == InstanceEvent::Kind::kError) return fail(Code::kInvalidArgument, "{}", event.failure);
+  const auto it = in_flight_.find(event.request);
+  if (it == in_flight_.end() || it->second.assignment.placement.instance != event.instance) return {};
+  record(it->second, event);
+  const std::int32_t generated = it->second.assignment.generated;
+  in_flight_.erase(it);
+  if (event.kind == InstanceEvent::Kind::kChunkDone) {
+    scheduler_->chunk_done(event.request, event.total_tokens - generated);
+    return {};
+  }
+  scheduler_->finished(event.request, event.total_tokens);
+  under_way_.erase(event.request);
+  finish_times_.push_back(event.end_ns);
+  return job.finished ? job.finished(event.request) : Result<void>{};
+}
+
+void Dispatcher::record(const Flight& flight, const InstanceEvent& event) {
+  const Assignment& assignment = flight.assignment;
+  ++stats_.chunks;
+  stats_.migrations += flight.migrated ? 1 : 0;
+  if (assignment.placement.source == KvSource::kMove) {
+    const auto parcel = under_way_.find(event.request);
+    const bool here = parcel != under_way_.end() && parcel->second.second->ready();
+    if (here && parcel->second.second->image() != nullptr) {
+      stats_.migrated_bytes += static_cast<std::int64_t>(parcel->second.second->image()->bytes.size());
+    }
+  }
+  under_way_.erase(event.request);
+  records_.push_back({.request = event.request,
+                      .group = assignment.group,
+                      .instance = event.instance,
+                      .begin_ns = event.begin_ns,
+                      .end_ns = event.end_ns,
+                      .begin_tokens = assignment.generated,
+                      .end_tokens = event.total_tokens,
+                      .source = assignment.placement.source,
+                      .migrated = flight.migrated,
+                      .finished = event.kind == InstanceEvent::Kind::kFinished});
+}
+
+// Its chunks wait again, with what their responses had at the last boundary. KV that was to come from it
+// never will.
+void Dispatcher::fail_instance(InstanceId id, const std::string& why) {
+  log::error("inference instance {} failed: {}; its responses go on elsewhere", id, why);
+  last_failure_ = why;
+  ++stats_.failed_instances;
+  alive_[static_cast<std::size_t>(id.value())] = false;
+  client(id).abandon();
+  for (auto& [request, origin] : under_way_) {
+    if (origin.first == id) origin.second->fill(nullptr);
+  }
+  for (const RequestId request : scheduler_->instance_failed(id)) in_flight_.erase(request);
+}
+
+void Dispatcher::check_pulses() {
+  if (config_.instance_timeout_s == 0) return;
+  const std::int64_t now = clock_->now_ns();
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    const InstanceId id(static_cast<std::int32_t>(i));
+    if (!alive_[i]) continue;
+    Pulse& pulse = pulses_[i];
+    const std::int64_t heartbeat = instances_[i]->heartbeat();
+    if (heartbeat != pulse.heartbeat || scheduler_->num_in_flight(id) == 0) pulse = {heartbeat, now};
+    if (now - pulse.since_ns > std::int64_t{config_.instance_timeout_s} * 1'000'000'000) {
+      fail_instance(id,
+                    fmt::format("no step for {} s (rollout.instance_timeout_s)", config_.instance_timeout_s));
+    }
+  }
+}
+
+void Dispatcher::abandon_all() {
+  for (const RequestId request : scheduler_->abandon()) {
+    for (std::size_t i = 0; i < instances_.size(); ++i) {
+      if (alive_[i]) instances_[i]->cancel(request);
+    }
+  }
+  in_flight_.clear();
+  under_way_.clear();
+  store_->clear();
+  settle();
+}
+
+void Dispatcher::settle() {
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    if (alive_[i]) instances_[i]->settle();
+  }
+}
+
+void Dispatcher::new_policy_version() {
+  scheduler_->new_policy_version();
+  store_->clear();
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    if (alive_[i]) instances_[i]->drop_kv();
+  }
+  settle();
+}
+
+void Dispatcher::finish_stats(std::int64_t begin_ns) {
+  if (finish_times_.empty()) return;
+  std::ranges::sort(finish_times_);
+  const std::int64_t end = finish_times_.back();
+  const std::size_t tail = (finish_times_.size() + 9) / 10;
+  const std::int64_t rest_done =
+      tail < finish_times_.size() ? finish_times_[finish_times_.size() - tail - 1] : begin_ns;
+  stats_.seconds = static_cast<double>(end - begin_ns) * 1e-9;
+  stats_.tail_seconds = static_cast<double>(end - rest_done) * 1e-9;
+}
+
+}  // namespace rondo::rollout

@@ -1,0 +1,137 @@
+// Dispatcher: carries the scheduler's assignments out on inference instances until every response is there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/status.h"
+#include "rollout/engine_client.h"
+#include "rollout/event_queue.h"
+#include "rollout/kv_store.h"
+#include "rollout/scheduler.h"
+
+namespace rondo::rollout {
+
+/// One chunk that an instance ran, for timelines.
+struct ChunkRecord {
+  RequestId request;
+  GroupId group;
+  InstanceId instance;
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int32_t begin_tokens = 0;  // of the response
+  std::int32_t end_tokens = 0;
+  KvSource source = KvSource::kResident;
+  bool migrated = false;  // it ran on another instance before
+  bool finished = false;
+};
+
+/// Connects scheduler, KV store and instances: the one place through which rollout work enters and leaves.
+///
+/// Does not generate, decide or keep tokens. What it does changes when and where responses are generated,
+/// never what they are. One owner thread, in which run() and its callbacks run; instances answer through the
+/// event queue. After an error from run() nothing is in flight, and it can be used again while instances are
+/// left.
+class Dispatcher final {
+ public:
+  struct Config {
+    int instance_timeout_s = 600;
+
+    template <class V>
+    void visit(V& v) {
+      v.field("instance_timeout_s", instance_timeout_s,
+              "An instance that has work and does no step for so long is taken for failed, and its responses "
+              "go on elsewhere; 0: never",
+              {.min = 0});
+    }
+  };
+  struct Deps {
+    std::unique_ptr<Scheduler> scheduler;
+    std::vector<EngineClient*> instances;  // by InstanceId, 0 …; outlive the dispatcher
+    EventQueue* events = nullptr;          // the instances'
+    std::unique_ptr<KvStore> store;
+    const Clock* clock = nullptr;
+  };
+  /// Counts and times of one run().
+  struct Stats {
+    std::int64_t chunks = 0;
+    std::int64_t migrations = 0;         // chunks on another instance than the one before
+    std::int64_t migrated_bytes = 0;     // of KV that went with them
+    std::int64_t recomputed_tokens = 0;  // computed before and placed to be computed again
+    std::int64_t failed_instances = 0;
+    double seconds = 0;
+    double tail_seconds = 0;  // during which only the last tenth of the requests to finish was left
+  };
+  struct Job {
+    std::span<const GroupSpec> groups;
+    std::int64_t goal_groups = 0;  // `partial`: complete groups wanted; 0: all
+    /// Called as each response ends; an error ends the run.
+    std::function<Result<void>(RequestId)> finished;
+    const std::atomic<bool>* interrupted = nullptr;
+  };
+
+  static Result<std::unique_ptr<Dispatcher>> create(const Config& config, Deps deps);
+
+  /// Runs the job to its end. kCancelled when interrupted; kUnavailable when no instance is left.
+  Result<void> run(const Job& job);
+  /// New weights: KV is void everywhere, and the lengths seen are learned.
+  void new_policy_version();
+
+  const Stats& stats() const { return stats_; }
+  std::span<const ChunkRecord> chunks() const { return records_; }
+  const Scheduler& scheduler() const { return *scheduler_; }
+
+ private:
+  struct Flight {
+    Assignment assignment;
+    bool migrated = false;
+  };
+  struct Pulse {
+    std::int64_t heartbeat = -1;
+    std::int64_t since_ns = 0;
+  };
+
+  Dispatcher(const Config& config, Deps deps);
+  EngineClient& client(InstanceId id) { return *instances_[static_cast<std::size_t>(id.value())]; }
+  Result<void> work(const Job& job);
+  Result<bool> assign_all();
+  bool is_probe(RequestId request) const;
+  void carry_out(const Assignment& assignment);
+  void evict(const Eviction& eviction);
+  std::shared_ptr<const Parcel> fetch(const Assignment& assignment, const KvPlace& place);
+  Result<void> handle_batch(const Job& job);
+  Result<void> handle(const InstanceEvent& event, const Job& job);
+  void record(const Flight& flight, const InstanceEvent& event);
+  void fail_instance(InstanceId id, const std::string& why);
+  void check_pulses();
+  void abandon_all();
+  void settle();
+  void finish_stats(std::int64_t begin_ns);
+
+  Config config_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<EngineClient*> instances_;
+  EventQueue* events_;
+  std::unique_ptr<KvStore> store_;
+  const Clock* clock_;
+  std::vector<bool> alive_;
+  std::vector<Pulse> pulses_;
+  std::string last_failure_;
+  std::unordered_map<RequestId, Flight> in_flight_;
+  std::unordered_map<RequestId, InstanceId> last_instance_;
+  std::unordered_map<RequestId, std::pair<InstanceId, std::shared_ptr<Parcel>>> under_way_;
+  std::vector<std::int64_t> finish_times_;
+  std::vector<InstanceEvent> batch_;
+  std::vector<ChunkRecord> records_;
+  Stats stats_;
+};
+
+}  // namespace rondo::rollout
