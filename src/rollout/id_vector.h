@@ -29,7 +29,6 @@ class IdVector final {
   }
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
-  std::size_t capacity_bytes() const { return items_.capacity() * sizeof(T); }
 
  private:
   static std::size_t index(IdType id) { return static_cast<std::size_t>(id.value()); }

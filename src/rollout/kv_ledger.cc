@@ -28,7 +28,7 @@ void KvLedger::add_instance(const InstanceSpec& spec) {
 std::vector<RequestSlot> KvLedger::remove_instance(InstanceId id) {
   RONDO_CHECK(has_instance(id));
   Instance& instance = instances_[id];
-  const std::vector<RequestSlot> in_flight = instance.in_flight;
+  std::vector<RequestSlot> in_flight = instance.in_flight;
   std::vector<RequestSlot> parked;
   for (const auto& entry : instance.parked.entries()) parked.push_back(entry.slot);
   for (const RequestSlot request : in_flight) release(request);

@@ -35,7 +35,7 @@ struct Priority {
   std::int64_t rank = 0;  // what the policy says
   std::int32_t generated = 0;
   std::int64_t arrival = 0;
-  auto operator<=>(const Priority&) const = default;
+  auto operator<=>(const Priority&) const = default;  // NOLINT(modernize-use-nullptr): of the generated code
 };
 
 }  // namespace rondo::rollout

@@ -61,8 +61,6 @@ class RequestHeap final {
     settle(places, place);
   }
 
-  void clear() { entries_.clear(); }
-
   /// Visits the entries from the first on; void once the heap changes.
   class Walk final {
    public:

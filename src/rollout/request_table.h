@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +42,32 @@ struct Group {
   InstanceId instance = {};           // of a policy that keeps groups together; invalid: not placed yet
 };
 
+/// The slots first, first + 1, …, count of them, for a range-based for.
+class SlotRange final {
+ public:
+  class Iterator final {
+   public:
+    explicit Iterator(std::int32_t at) : at_(at) {}
+    RequestSlot operator*() const { return RequestSlot(at_); }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    std::int32_t at_;
+  };
+
+  SlotRange(RequestSlot first, std::int32_t count) : begin_(first.value()), end_(first.value() + count) {}
+  Iterator begin() const { return begin_; }
+  Iterator end() const { return end_; }
+
+ private:
+  Iterator begin_;
+  Iterator end_;
+};
+
 /// Keeps the records and their indices.
 ///
 /// Does not decide, count blocks or keep an order. Only add() can be refused, and then nothing changed. A
@@ -63,14 +88,11 @@ class RequestTable final {
   std::optional<GroupSlot> find(GroupId id) const;
 
   /// The slots of a group's requests, in order of sample.
-  auto members(GroupSlot slot) const {
-    const Group& group = groups_[slot];
-    return std::views::iota(group.first.value(), group.first.value() + group.num_samples) |
-           std::views::transform([](std::int32_t value) { return RequestSlot(value); });
+  SlotRange members(GroupSlot slot) const {
+    return SlotRange(groups_[slot].first, groups_[slot].num_samples);
   }
   /// All slots there have ever been; unused ones are kUnused.
   std::int32_t num_slots() const { return static_cast<std::int32_t>(requests_.size()); }
-  std::int32_t num_group_slots() const { return static_cast<std::int32_t>(groups_.size()); }
   std::int64_t num_groups() const { return std::ssize(group_by_id_); }
   /// In no order.
   const std::unordered_map<GroupId, GroupSlot>& groups() const { return group_by_id_; }

@@ -1,6 +1,7 @@
 #include "rollout/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -33,8 +34,25 @@ std::int32_t chunk_length(std::int32_t configured, std::int32_t max_new_tokens) 
   return std::clamp(sixteenth, kv::kBlockTokens, kLongest);
 }
 
+Result<void> Scheduler::Config::validate() const {
+  if (chunk_tokens < 0 || max_spread < 0 || move_threshold < 0) {
+    return fail(Code::kInvalidArgument,
+                "chunk_tokens ({}), max_spread ({}) and move_threshold ({}) must not be negative",
+                chunk_tokens, max_spread, move_threshold);
+  }
+  if (starvation_period < 2 || over_issue < 1.0 || length_quantile < 0.0) {
+    return fail(
+        Code::kInvalidArgument,
+        "starvation_period ({}) must be at least 2, over_issue ({}) at least 1, length_quantile ({}) at "
+        "least 0",
+        starvation_period, over_issue, length_quantile);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Scheduler>> Scheduler::create(const Config& config, const Limits& limits,
                                                      const LengthPrior& prior) {
+  RONDO_TRY(config.validate());
   if (limits.host_blocks < 0 || limits.disk_blocks < 0 || limits.draft_room_tokens < 0) {
     return fail(Code::kInvalidArgument,
                 "host blocks {}, disk blocks {} and draft room {} must not be negative; use 0 for none",
@@ -123,6 +141,11 @@ Result<void> Scheduler::add_group(const GroupSpec& spec) {
     enqueue(member);
   }
   return {};
+}
+
+std::int64_t Scheduler::groups_to_issue(std::int64_t wanted) const {
+  if (rules_->strictly_synchronous) return wanted;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(wanted) * config_.over_issue));
 }
 
 Priority Scheduler::priority_of(const Request& request) const {
@@ -219,199 +242,6 @@ std::optional<InstanceId> Scheduler::instance_for_group(const Group& group) cons
   }
   // A group beyond any instance gets one to itself, and the engine makes do.
   return ledger_.loads().least_loaded(std::min(blocks, ledger_.largest_instance()));
-}
-
-void Scheduler::commit(const Assignment& assignment) {
-  RONDO_CHECK_EQ(assignment.version, version_);
-  ++version_;
-  const RequestSlot slot = slot_of(assignment.request);
-  Request& request = table_[slot];
-  RONDO_CHECK(request.state == RequestState::kWaiting);
-  for (const Eviction& eviction : assignment.evictions) apply(eviction);
-  const Placement& placement = assignment.placement;
-  stats_.overdue += overdue_turn() ? 1 : 0;
-  ++stats_.assignments;
-  stats_.moves += placement.source == KvSource::kMove ? 1 : 0;
-  stats_.moved_tokens += placement.moved_tokens;
-  stats_.recomputed_tokens += placement.recomputed_tokens;
-  queue_.erase(slot);
-  request.state = RequestState::kInFlight;
-  request.chunk = assignment.max_tokens;
-  ++num_in_flight_;
-  ledger_.start(slot, placement.instance, assignment.reserved_blocks);
-  Group& group = table_[request.group];
-  if (!reserves() && group.instance != placement.instance) {
-    group.instance = placement.instance;
-    last_in_turn_ = placement.instance;
-  }
-}
-
-void Scheduler::apply(const Eviction& eviction) {
-  const bool is_request = eviction.request != RequestId();
-  const auto group = table_.find(eviction.group);
-  RONDO_CHECK(group.has_value());
-  ledger_.evict({.request = is_request ? slot_of(eviction.request) : RequestSlot(),
-                 .group = *group,
-                 .from = eviction.from,
-                 .to = eviction.to});
-  stats_.evicted_requests += is_request && eviction.from.tier == KvTier::kInstance ? 1 : 0;
-}
-
-RequestSlot Scheduler::slot_of(RequestId id) const {
-  const auto slot = table_.find(id);
-  RONDO_CHECK(slot.has_value());
-  return *slot;
-}
-
-void Scheduler::chunk_done(RequestId id, std::int32_t new_tokens) {
-  ++version_;
-  const RequestSlot slot = slot_of(id);
-  Request& request = table_[slot];
-  RONDO_CHECK(request.state == RequestState::kInFlight && new_tokens >= 1 && new_tokens <= request.chunk);
-  request.generated += new_tokens;
-  RONDO_CHECK_LT(request.generated, request.max_new_tokens);
-  --num_in_flight_;
-  enqueue(slot);
-  const std::int32_t computed = table_[request.group].prompt_tokens + request.generated - 1;
-  ledger_.park(slot, computed, private_blocks(request, computed), request.priority);
-  if (rules_->learns_lengths && request.generated > table_[request.group].revise_above) {
-    revise_forecast(request.group);
-    reprioritize(request.group);
-  }
-}
-
-void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
-  ++version_;
-  const RequestSlot slot = slot_of(id);
-  Request& request = table_[slot];
-  RONDO_CHECK(request.state == RequestState::kInFlight);
-  RONDO_CHECK(total_tokens > request.generated && total_tokens - request.generated <= request.chunk);
-  request.generated = total_tokens;
-  request.state = RequestState::kFinished;
-  --num_in_flight_;
-  ++stats_.finished_requests;
-  ledger_.release(slot);
-  const GroupSlot group_slot = request.group;
-  Group& group = table_[group_slot];
-  ++group.num_finished;
-  group.longest_finished = std::max(group.longest_finished, total_tokens);
-  if (group.num_finished < group.num_samples) {
-    revise_forecast(group_slot);
-    reprioritize(group_slot);
-    return;
-  }
-  ++stats_.finished_groups;
-  finished_lengths_.begin_group();
-  for (const RequestSlot member : table_.members(group_slot)) {
-    finished_lengths_.add(table_[member].generated, table_[member].max_new_tokens);
-  }
-  remove_group(group_slot);
-}
-
-void Scheduler::remove_group(GroupSlot slot) {
-  ledger_.remove_group(slot);
-  table_.remove(slot);
-}
-
-void Scheduler::revise_forecast(GroupSlot slot) {
-  if (!rules_->learns_lengths || prior_.weight == 0.0) return;
-  std::vector<std::int32_t> finished;
-  std::vector<std::int32_t> unfinished;
-  for (const RequestSlot member : table_.members(slot)) {
-    const Request& request = table_[member];
-    (request.state == RequestState::kFinished ? finished : unfinished).push_back(request.generated);
-  }
-  const GroupForecast result = forecast(prior_, config_.length_quantile, finished, unfinished);
-  table_[slot].upper_tokens = result.upper_tokens;
-  table_[slot].revise_above = result.revise_above;
-}
-
-void Scheduler::reprioritize(GroupSlot slot) {
-  for (const RequestSlot member : table_.members(slot)) {
-    Request& request = table_[member];
-    if (request.state != RequestState::kWaiting) continue;
-    const Priority priority = priority_of(request);
-    if (priority == request.priority) continue;
-    request.priority = priority;
-    queue_.update(member, priority);
-    ledger_.reprioritize(member, priority);
-  }
-}
-
-void Scheduler::kv_lost(RequestId id) {
-  const RequestSlot slot = slot_of(id);
-  if (table_[slot].state != RequestState::kWaiting) return;  // it is being used, or lost, where it runs
-  ++version_;
-  ledger_.release(slot);
-}
-
-void Scheduler::new_policy_version() {
-  RONDO_CHECK_EQ(num_in_flight_, 0);
-  ++version_;
-  ledger_.drop_all();
-  prior_ = learn(prior_, finished_lengths_);
-  finished_lengths_ = {};
-  for (const auto& [id, slot] : table_.groups()) {
-    revise_forecast(slot);
-    reprioritize(slot);
-  }
-}
-
-std::vector<RequestId> Scheduler::abandon() {
-  ++version_;
-  std::vector<RequestId> ids;
-  while (table_.num_groups() > 0) {
-    const GroupSlot slot = table_.groups().begin()->second;
-    for (const RequestSlot member : table_.members(slot)) {
-      const Request& request = table_[member];
-      if (request.state == RequestState::kFinished) continue;
-      if (request.state == RequestState::kWaiting) queue_.erase(member);
-      ledger_.release(member);
-      ids.push_back(request.id);
-    }
-    remove_group(slot);
-  }
-  num_in_flight_ = 0;
-  std::ranges::sort(ids);
-  return ids;
-}
-
-std::vector<RequestId> Scheduler::upcoming(std::int32_t count) const {
-  std::vector<RequestId> ids;
-  for (const RequestSlot slot : queue_.first(count)) ids.push_back(table_[slot].id);
-  return ids;
-}
-
-KvPlace Scheduler::kv_place(RequestId request) const {
-  return ledger_.holding(slot_of(request)).place;
-}
-
-void Scheduler::check_invariants() const {
-  table_.check_invariants();
-  queue_.check_invariants();
-  ledger_.check_invariants(reserves());
-  check_requests();
-}
-
-void Scheduler::check_requests() const {
-  std::int32_t num_waiting = 0;
-  std::int32_t num_in_flight = 0;
-  for (std::int32_t i = 0; i < table_.num_slots(); ++i) {
-    const RequestSlot slot(i);
-    const Request& request = table_[slot];
-    if (request.state == RequestState::kUnused) continue;
-    const KvLedger::Holding& holding = ledger_.holding(slot);
-    const bool in_flight = request.state == RequestState::kInFlight;
-    RONDO_CHECK_EQ(holding.in_flight, in_flight);
-    num_in_flight += in_flight ? 1 : 0;
-    num_waiting += request.state == RequestState::kWaiting ? 1 : 0;
-    if (request.state == RequestState::kWaiting) RONDO_CHECK(request.priority == priority_of(request));
-    if (in_flight || holding.place.tier == KvTier::kNone) continue;
-    RONDO_CHECK(request.state == RequestState::kWaiting);
-    RONDO_CHECK_EQ(holding.tokens, table_.group_of(slot).prompt_tokens + request.generated - 1);
-  }
-  RONDO_CHECK_EQ(num_waiting, queue_.size());
-  RONDO_CHECK_EQ(num_in_flight, num_in_flight_);
 }
 
 }  // namespace rondo::rollout

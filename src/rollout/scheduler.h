@@ -96,6 +96,7 @@ class Scheduler final {
               "seer_plus: how many standard deviations beyond its group's median a response may still go",
               {.min = 0});
     }
+    Result<void> validate() const;
   };
 
   /// What the machine allows.
@@ -130,6 +131,8 @@ class Scheduler final {
   /// Queues a group. Refused: malformed, ids in use, lengths that the policy needs and does not get, or a
   /// response that at full length fits no instance.
   Result<void> add_group(const GroupSpec& spec);
+  /// How many groups to add so that `wanted` are soon complete: more than that for `partial` alone.
+  std::int64_t groups_to_issue(std::int64_t wanted) const;
   /// `partial`: stop once this many groups are complete. 0: all.
   void set_goal(std::int64_t num_groups) { goal_ = num_groups; }
 

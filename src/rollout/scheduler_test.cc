@@ -1,190 +1,17 @@
-// Order, placement, reservation and refusals on cases worked out by hand.
+// Placement, reservation, failures and refusals on cases worked out by hand.
 #include "rollout/scheduler.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
-#include "kv/block_pool.h"
+#include "rollout/scheduler_fixture.h"
 
 namespace rondo::rollout {
 namespace {
 
-constexpr KvPlace on(std::int32_t instance) {
-  return {KvTier::kInstance, InstanceId(instance)};
-}
-
-// Group g has the requests 10 g, 10 g + 1, …; the first is its probe.
-GroupSpec group(std::int64_t g, int num_samples, int limit = 1000, int prompt = 65,
-                const std::vector<int>& lengths = {}) {
-  GroupSpec spec{.id = GroupId(g), .prompt_tokens = prompt, .samples = {}};
-  for (int i = 0; i < num_samples; ++i) {
-    const int length = lengths.empty() ? 0 : lengths[static_cast<std::size_t>(i)];
-    spec.samples.push_back({RequestId(10 * g + i), limit, length});
-  }
-  return spec;
-}
-
-class SchedulerTest : public testing::Test {
- protected:
-  void make(const Scheduler::Config& config, const Scheduler::Limits& limits = {},
-            const LengthPrior& prior = {}) {
-    scheduler_ = *Scheduler::create(config, limits, prior);
-  }
-  void make(Policy policy, int chunk_tokens = 500) {
-    make({.policy = policy, .chunk_tokens = chunk_tokens, .starvation_period = 1000});
-  }
-  void add_instance(int id, int num_blocks = 1000, int max_running = 100) {
-    RONDO_CHECK(scheduler_->add_instance({InstanceId(id), num_blocks, max_running}).has_value());
-  }
-  void add(const GroupSpec& spec) {
-    const auto added = scheduler_->add_group(spec);
-    ASSERT_TRUE(added.has_value()) << added.error().message();
-  }
-
-  Assignment assign() {
-    const auto next = scheduler_->plan();
-    RONDO_CHECK(next.has_value());
-    EXPECT_TRUE(next == scheduler_->plan()) << "planning changed something";
-    scheduler_->commit(*next);
-    scheduler_->check_invariants();
-    return *next;
-  }
-  // The order in which everything waiting is served.
-  std::vector<std::int64_t> serve_all() {
-    std::vector<std::int64_t> order;
-    while (scheduler_->num_waiting() > 0) order.push_back(assign().request.value());
-    return order;
-  }
-  void chunk_done(std::int64_t request, int tokens) {
-    scheduler_->chunk_done(RequestId(request), tokens);
-    scheduler_->check_invariants();
-  }
-  void finish(std::int64_t request, int tokens) {
-    scheduler_->finished(RequestId(request), tokens);
-    scheduler_->check_invariants();
-  }
-  Idle idle() {
-    const auto next = scheduler_->plan();
-    RONDO_CHECK(!next.has_value());
-    return next.error();
-  }
-
-  std::unique_ptr<Scheduler> scheduler_;
-};
-
-using Order = std::vector<std::int64_t>;
-
-TEST_F(SchedulerTest, SeerServesProbesFirstThenUnknownGroupsThenLongestFirst) {
-  make(Policy::kSeer);
-  add_instance(0);
-  for (int g = 0; g < 3; ++g) add(group(g, 3));
-  EXPECT_EQ(serve_all(), (Order{0, 10, 20, 1, 2, 11, 12, 21, 22}));
-  // Probes 0 and 10 return, the younger one first; 20 shows that group 2 is short; group 0 stays unknown.
-  chunk_done(0, 100);
-  chunk_done(10, 50);
-  finish(20, 30);
-  for (const int request : {1, 2, 11, 12, 21, 22}) chunk_done(request, 100 - request);
-  EXPECT_EQ(serve_all(), (Order{10, 0, 12, 11, 2, 1, 22, 21}));
-  // Now group 0 is known to reach 150, group 1 to reach 300.
-  finish(10, 300);
-  finish(0, 150);
-  for (const int request : {1, 2, 11, 12, 21, 22}) chunk_done(request, 10);
-  EXPECT_EQ(serve_all(), (Order{12, 11, 2, 1, 22, 21}));
-}
-
-TEST_F(SchedulerTest, SeerTakesTheFirstFinishedSiblingThenTheLongest) {
-  make(Policy::kSeer);
-  add_instance(0);
-  add(group(0, 4));
-  add(group(1, 2));
-  serve_all();
-  finish(10, 200);
-  finish(0, 100);
-  chunk_done(1, 10);
-  chunk_done(2, 20);
-  chunk_done(11, 90);
-  EXPECT_EQ(serve_all(), (Order{11, 1, 2}));
-  finish(3, 250);  // group 0 is the longer one now
-  chunk_done(1, 10);
-  chunk_done(2, 10);
-  chunk_done(11, 10);
-  EXPECT_EQ(serve_all(), (Order{1, 2, 11}));
-}
-
-TEST_F(SchedulerTest, FifoServesByArrivalAndLeastAttainedByGeneratedTokens) {
-  for (const Policy policy : {Policy::kFifo, Policy::kLeastAttained}) {
-    make(policy);
-    add_instance(0);
-    add(group(0, 2));
-    add(group(1, 2));
-    EXPECT_EQ(serve_all(), (Order{0, 1, 10, 11}));
-    chunk_done(0, 90);
-    chunk_done(1, 30);
-    chunk_done(10, 60);
-    chunk_done(11, 30);
-    EXPECT_EQ(serve_all(), policy == Policy::kFifo ? (Order{0, 1, 10, 11}) : (Order{1, 11, 10, 0}));
-  }
-}
-
-TEST_F(SchedulerTest, OracleServesLongestRemainingFirst) {
-  make(Policy::kOracleLfs);
-  add_instance(0);
-  add(group(0, 3, 1000, 65, {150, 200, 180}));
-  EXPECT_EQ(serve_all(), (Order{1, 2, 0}));
-  chunk_done(1, 100);
-  chunk_done(2, 10);
-  chunk_done(0, 20);
-  EXPECT_EQ(serve_all(), (Order{2, 0, 1}));
-}
-
-TEST_F(SchedulerTest, SeerPlusWithoutAPriorServesProbesThenTheLeastGenerated) {
-  make(Policy::kSeerPlus);
-  add_instance(0);
-  add(group(0, 2));
-  add(group(1, 2));
-  EXPECT_EQ(serve_all(), (Order{0, 10, 1, 11}));
-  chunk_done(0, 90);
-  chunk_done(10, 80);
-  chunk_done(1, 50);
-  chunk_done(11, 20);
-  EXPECT_EQ(serve_all(), (Order{10, 0, 11, 1}));
-}
-
-TEST_F(SchedulerTest, SeerPlusServesMostRemainingByTheGroupsForecast) {
-  // exp(5) = 148 tokens; the quantile of an unknown group is beyond the limit.
-  make({.policy = Policy::kSeerPlus, .chunk_tokens = 100, .starvation_period = 1000}, {},
-       {.log_median = 5.0, .sigma = 1.0, .rho = 0.8, .weight = 100});
-  add_instance(0);
-  add(group(0, 3));
-  add(group(1, 3));
-  EXPECT_EQ(serve_all(), (Order{0, 1, 2, 10, 11, 12}));
-  // Group 0 turns out short, so group 1 has more left although it has generated more.
-  finish(0, 10);
-  finish(1, 12);
-  chunk_done(2, 20);
-  chunk_done(11, 90);
-  chunk_done(12, 80);
-  EXPECT_EQ(serve_all(), (Order{12, 11, 2}));
-}
-
-TEST_F(SchedulerTest, TheLongestWaitingIsServedOnceAPeriod) {
-  make({.policy = Policy::kLeastAttained, .chunk_tokens = 10, .starvation_period = 4});
-  add_instance(0, 1000, 1);
-  add(group(0, 1));
-  add(group(1, 1));
-  std::vector<std::int64_t> order;
-  for (int i = 0; i < 12; ++i) {
-    order.push_back(assign().request.value());
-    chunk_done(order.back(), order.back() == 0 ? 10 : 1);
-  }
-  // Request 0 has more tokens from its first chunk on, and yet every fourth decision is its own.
-  EXPECT_EQ(order, (Order{0, 10, 10, 0, 10, 10, 10, 0, 10, 10, 10, 0}));
-  EXPECT_EQ(scheduler_->stats().overdue, 3);
-}
+using SchedulerTest = SchedulerFixture;
 
 TEST_F(SchedulerTest, ReservesThePeakOfTheChunkAndCountsThePromptOnce) {
   make({.policy = Policy::kFifo, .chunk_tokens = 100}, {.draft_room_tokens = 8});
@@ -358,58 +185,6 @@ TEST_F(SchedulerTest, ANewPolicyVersionVoidsKvAndLearnsLengths) {
   EXPECT_EQ(next.generated, 50);
 }
 
-TEST_F(SchedulerTest, GroupRoundRobinDealsWholeGroupsInTurnAndReservesNothing) {
-  make(Policy::kGroupRoundRobin);
-  for (const int id : {0, 1, 4}) add_instance(id, 20, 1);
-  for (int g = 0; g < 4; ++g) add(group(g, 2));
-  for (const int instance : {0, 0, 1, 1, 4, 4, 0, 0}) {
-    const Assignment next = assign();
-    EXPECT_EQ(next.placement.instance, InstanceId(instance));
-    EXPECT_EQ(next.max_tokens, 1000);
-    EXPECT_EQ(next.reserved_blocks, 0);
-  }
-  // What was on a failed instance goes to the next in turn, as a group.
-  scheduler_->instance_failed(InstanceId(4));
-  EXPECT_EQ(assign().placement.instance, InstanceId(1));
-  EXPECT_EQ(assign().placement.instance, InstanceId(1));
-}
-
-TEST_F(SchedulerTest, StreamOracleGivesTheLongestGroupTheLeastLoadedInstanceThatHoldsIt) {
-  make(Policy::kStreamOracle);
-  add_instance(0, 20);
-  add_instance(1, 20);
-  add(group(0, 2, 1000, 1, {64, 64}));    // 2 blocks together
-  add(group(1, 2, 1000, 1, {640, 576}));  // 19
-  add(group(2, 2, 1000, 1, {704, 640}));  // 21: beyond any instance
-  for (const int request : {20, 21}) {
-    const Assignment next = assign();
-    EXPECT_EQ(next.request, RequestId(request));
-    EXPECT_EQ(next.placement.instance, InstanceId(0));
-  }
-  EXPECT_EQ(assign().request, RequestId(10));
-  EXPECT_EQ(assign().placement.instance, InstanceId(1));
-  EXPECT_EQ(idle(), Idle::kNoRoom);  // one block is left on instance 1
-  finish(11, 576);
-  EXPECT_EQ(serve_all(), (Order{0, 1}));
-  EXPECT_EQ(scheduler_->num_in_flight(InstanceId(1)), 3);
-}
-
-TEST_F(SchedulerTest, PartialStopsAtItsGoalAndAbandonsTheRest) {
-  make(Policy::kPartial);
-  EXPECT_FALSE(scheduler_->rules().strictly_synchronous);
-  add_instance(0);
-  scheduler_->set_goal(1);
-  for (int g = 0; g < 3; ++g) add(group(g, 1));
-  EXPECT_EQ(assign().request, RequestId(0));
-  EXPECT_EQ(assign().request, RequestId(10));
-  finish(10, 5);
-  EXPECT_EQ(idle(), Idle::kGoalReached);
-  EXPECT_EQ(scheduler_->abandon(), (std::vector{RequestId(0), RequestId(20)}));
-  scheduler_->check_invariants();
-  EXPECT_EQ(scheduler_->num_in_flight() + scheduler_->num_waiting(), 0);
-  EXPECT_EQ(scheduler_->ledger().free_blocks(InstanceId(0)), 1000);
-}
-
 TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndSaysWhy) {
   make(Policy::kOracleLfs);
   add_instance(0, 10);
@@ -436,7 +211,10 @@ TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndSaysWhy) {
   EXPECT_FALSE(scheduler_->add_instance({InstanceId(1), 0, 5}).has_value());
   EXPECT_FALSE(scheduler_->add_instance({InstanceId(1), 5, 0}).has_value());
   EXPECT_FALSE(scheduler_->add_instance({InstanceId(-1), 5, 5}).has_value());
+  EXPECT_EQ(scheduler_->groups_to_issue(3), 3);
   EXPECT_FALSE(Scheduler::create({}, {.host_blocks = -1}).has_value());
+  EXPECT_FALSE(Scheduler::create({.max_spread = -1}, {}).has_value());
+  EXPECT_FALSE(Scheduler::create({.starvation_period = 1}, {}).has_value());
 }
 
 TEST_F(SchedulerTest, ChunkLengthFollowsTheLimit) {

@@ -14,9 +14,8 @@ namespace rondo::rollout {
 /// on average, drafting included; gamma = 0 is a plain step. (T(B, gamma) + D(B, gamma) of seer.md §4.1, with
 /// the context that the paper leaves out.)
 ///
-/// A grid of measured points; between them linear in each of the three, beyond them in batch and context the
-/// slope of the last cell goes on (time never below the nearest edge's share is invented), beyond the last
-/// gamma likewise. Immutable; any thread.
+/// A grid of measured points; between them linear in each of the three, beyond them along the slope of the
+/// last cell, but never below half the cheapest measured step. Immutable; any thread.
 class StepCost final {
  public:
   struct Axes {

@@ -1,4 +1,4 @@
-// JSON text of a StepCost. The only user of the JSON library in this module, beside the input log's reader.
+// JSON text of a StepCost.
 #include <exception>
 #include <nlohmann/json.hpp>
 
