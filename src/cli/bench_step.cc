@@ -95,29 +95,29 @@ std::string step_as_json(const StepMeasurement& m, const rl::Session& session, c
   const double seconds = m.rollout_s + m.gradient_s + m.optimizer_s;
   const std::int64_t tokens = total(m.lengths);
   const train::Trainer::Memory memory = trainer.memory();
-  return nlohmann::json{
-             {"bench", "step"},
-             {"step", step},
-             {"model", session.config.model.path},
-             {"dtype", kernels::dtype_name(session.model->spec().dtype)},
-             {"target", session.context.table->name},
-             {"threads", session.pool->num_threads()},
-             {"seconds", seconds},
-             {"rollout_s", m.rollout_s},
-             {"gradient_s", m.gradient_s},
-             {"optimizer_s", m.optimizer_s},
-             {"response_tokens", tokens},
-             {"tokens_per_second", static_cast<double>(tokens) / seconds},
-             {"peak_memory_gb", static_cast<double>(rl::peak_memory_bytes()) / 1e9},
-             {"memory_gb",
-              {{"optimizer", static_cast<double>(memory.optimizer) / 1e9},
-               {"gradient_sum", static_cast<double>(memory.gradient) / 1e9},
-               {"training_activations", static_cast<double>(memory.activations) / 1e9},
-               {"weights", static_cast<double>(session.model->weights().bytes()) / 1e9},
-               {"kv_pool", static_cast<double>(session.inference->engine().kv_bytes()) / 1e9},
-               {"engine_activations", static_cast<double>(session.inference->engine().activation_bytes()) / 1e9}}},
-             {"prompts", m.prompts},
-             {"lengths", m.lengths}}
+  return nlohmann::json{{"bench", "step"},
+                        {"step", step},
+                        {"model", session.config.model.path},
+                        {"dtype", kernels::dtype_name(session.model->spec().dtype)},
+                        {"target", session.context.table->name},
+                        {"threads", session.pool->num_threads()},
+                        {"seconds", seconds},
+                        {"rollout_s", m.rollout_s},
+                        {"gradient_s", m.gradient_s},
+                        {"optimizer_s", m.optimizer_s},
+                        {"response_tokens", tokens},
+                        {"tokens_per_second", static_cast<double>(tokens) / seconds},
+                        {"peak_memory_gb", static_cast<double>(rl::peak_memory_bytes()) / 1e9},
+                        {"memory_gb",
+                         {{"optimizer", static_cast<double>(memory.optimizer) / 1e9},
+                          {"gradient_sum", static_cast<double>(memory.gradient) / 1e9},
+                          {"training_activations", static_cast<double>(memory.activations) / 1e9},
+                          {"weights", static_cast<double>(session.model->weights().bytes()) / 1e9},
+                          {"kv_pool", static_cast<double>(session.inference->engine().kv_bytes()) / 1e9},
+                          {"engine_activations",
+                           static_cast<double>(session.inference->engine().activation_bytes()) / 1e9}}},
+                        {"prompts", m.prompts},
+                        {"lengths", m.lengths}}
              .dump() +
          "\n";
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/bench_rollout.h"
 #include "cli/bench_step.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -273,12 +274,13 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
     RONDO_ASSIGN(const rl::Config config, rl::read_config(args.config.file, args.config.overrides));
     return run_limits(config, terminal);
   }
-  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
   std::vector<std::vector<Token>> prompts;
   if (!args.prompts.empty()) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
   }
   RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  if (args.what == "rollout") return bench_rollout(*session, args.policies, args.repeats, terminal);
   const Limits limits{kernels::measure_read_bandwidth(session->context),
                       kernels::measure_fma_peak(session->context)};
   const Bench bench{args, *session, limits, std::move(prompts)};

@@ -35,7 +35,7 @@ std::string as_table(const rl::EvaluationReport& report) {
 }
 
 Result<rl::EvaluationReport> run(const EvalArgs& args, Terminal& terminal) {
-  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
   if (config.data.val_files.empty())
     return fail(Code::kInvalidArgument,
                 "data.val_files is empty; name at least one jsonl file to evaluate on");

@@ -44,7 +44,7 @@ std::string as_json(const rl::ScoredGroup& group, std::size_t sample) {
 }
 
 Result<void> run(const GenerateArgs& args, Terminal& terminal) {
-  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
   if (args.prompts.empty() == args.file.empty())
     return fail(Code::kInvalidArgument,
                 "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");

@@ -57,7 +57,7 @@ std::string ending(const rl::LoopSummary& summary, const std::string& run_dir) {
 Result<rl::LoopSummary> run(const TrainArgs& args, Terminal& terminal, const Clock& clock,
                             std::string& run_dir) {
   if (!args.fault.empty()) RONDO_TRY(fault::arm(args.fault));
-  RONDO_ASSIGN(const rl::Config config, rl::load_config(args.config.file, args.config.overrides));
+  RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
   run_dir = config.trainer.run_dir;
   RONDO_ASSIGN(const auto loop,
                rl::SyncLoop::create(config, clock, observer_on(terminal), catch_interrupts()));

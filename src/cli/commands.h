@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+#include "rl/config.h"
+
 namespace rondo::cli {
 
 /// A config file (may be empty) and `section.key=value` overrides.
@@ -46,8 +49,8 @@ struct ShowConfigArgs {
 int show_config(const ShowConfigArgs& args);
 
 /// `rondo bench WHAT`, one JSON line for each measurement. decode, prefill and train: tokens per second,
-/// shares of memory bandwidth and of peak FLOP/s. step: seconds of a whole GRPO step by phase. limits: the
-/// machine's own, for which no model is loaded.
+/// shares of memory bandwidth and of peak FLOP/s. step: seconds of a whole GRPO step by phase. rollout: one
+/// step's rollout under several policies. limits: the machine's own, for which no model is loaded.
 struct BenchArgs {
   std::string what;
   ConfigArgs config;
@@ -56,7 +59,16 @@ struct BenchArgs {
   int prompt_tokens = 64;
   int new_tokens = 64;
   int repeats = 3;
+  std::vector<std::string> policies = {"group_round_robin", "seer", "seer_plus",
+                                       "seer_plus+spec"};  // of rollout
 };
 int bench(const BenchArgs& args);
+
+/// `rondo profile CONFIG`: measures the time of decoding steps, from which draft lengths are chosen, keeps
+/// it, and prints it.
+int profile(const ConfigArgs& args);
+
+/// The config of a command that generates: as the file and overrides say, the profile's folder filled in.
+Result<rl::Config> load_for_generation(const ConfigArgs& args);
 
 }  // namespace rondo::cli

@@ -80,14 +80,20 @@ int run(int argc, char** argv) {
   add_config(*config_command, show.config);
   config_command->add_flag("--markdown", show.markdown, "Print the reference page instead");
 
+  ConfigArgs profile;
+  CLI::App* profile_command = app.add_subcommand(
+      "profile", "Measure the time of decoding steps, from which draft lengths are chosen");
+  add_config(*profile_command, profile);
+
   rondo::cli::BenchArgs bench;
   CLI::App* bench_command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
   bench_command
-      ->add_option("what", bench.what,
-                   "decode, prefill, train, step (a whole GRPO step on data.train_files) or limits (of the "
-                   "machine)")
+      ->add_option(
+          "what", bench.what,
+          "decode, prefill, train, step (a whole GRPO step on data.train_files), rollout (under several "
+          "policies) or limits (of the machine)")
       ->required()
-      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "limits"}));
+      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "limits"}));
   add_config(*bench_command, bench.config);
   bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")
       ->delimiter(',');
@@ -101,6 +107,11 @@ int run(int argc, char** argv) {
       ->add_option("--repeats", bench.repeats, "Measurements of each, of which the median counts; or steps")
       ->check(CLI::PositiveNumber);
 
+  bench_command
+      ->add_option("--policies", bench.policies,
+                   "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
+      ->delimiter(',');
+
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
   try {
     app.parse(argc, argv);
@@ -111,6 +122,7 @@ int run(int argc, char** argv) {
   if (*generate_command) return rondo::cli::generate(generate);
   if (*eval_command) return rondo::cli::eval(eval);
   if (*config_command) return rondo::cli::show_config(show);
+  if (*profile_command) return rondo::cli::profile(profile);
   return rondo::cli::bench(bench);
 }
 

@@ -149,6 +149,7 @@ Response Engine::make_response(batch::Finished&& finished) {
   Live& state = live(finished.slot);
   RONDO_CHECK_EQ(finished.response.size(), state.logprobs.size());
   return {.id = finished.id,
+          .group = state.request.group,
           .tokens = std::move(finished.response),
           .logprobs = std::move(state.logprobs),
           .entropies = std::move(state.entropies),

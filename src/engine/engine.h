@@ -61,6 +61,7 @@ struct Request {
 /// A finished response.
 struct Response {
   RequestId id;
+  GroupId group = {};
   std::vector<Token> tokens;  // the stop token included, if that ended it
   std::vector<float>
       logprobs;  // [tokens], log-softmax(logits / T) over the whole vocabulary (T = 0: as at T = 1)

@@ -19,7 +19,15 @@ Result<std::unique_ptr<Instance>> Instance::create(InstanceId id, const Engine::
 }
 
 Instance::Instance(const rollout::InstanceSpec& spec, std::unique_ptr<Engine> engine, Deps deps)
-    : spec_(spec), engine_(std::move(engine)), deps_(std::move(deps)), thread_([this] { loop(); }) {}
+    : spec_(spec), engine_(std::move(engine)), deps_(std::move(deps)) {
+  if (deps_.drafting != nullptr) {
+    engine_->set_drafter(
+        [drafting = deps_.drafting.get()](std::span<const DraftContext> contexts, batch::Drafts& drafts) {
+          drafting->propose(contexts, drafts);
+        });
+  }
+  thread_ = std::thread([this] { loop(); });
+}
 
 Instance::~Instance() {
   {
@@ -107,6 +115,7 @@ Result<void> Instance::work() {
   if (deps_.before_step) RONDO_TRY(deps_.before_step(heartbeat()));
   finished_.clear();
   RONDO_TRY(engine_->step(finished_));
+  learn();
   report();
   return {};
 }
@@ -124,6 +133,7 @@ void Instance::carry_out(Command& command) {
     cancel_now(cancel->request);
   } else {
     engine_->drop_kv();
+    if (deps_.drafting != nullptr) deps_.drafting->drop_all();
   }
 }
 
@@ -137,6 +147,7 @@ void Instance::start_arrived() {
 // A request that is parked here goes on; any other one is new to this engine.
 void Instance::start(const rollout::ChunkOrder& order) {
   began_ns_[order.request] = deps_.clock->now_ns();
+  if (deps_.drafting != nullptr) deps_.drafting->begin(order.request, order.draft_class);
   if (engine_->resume(order.request, order.max_tokens)) return;
   Request request = deps_.responses->request(order.request);
   request.chunk_tokens = order.max_tokens;
@@ -159,6 +170,13 @@ void Instance::cancel_now(RequestId request) {
   engine_->cancel(request);
   began_ns_.erase(request);
   std::erase_if(awaiting_kv_, [request](const auto& order) { return order.request == request; });
+}
+
+void Instance::learn() {
+  if (deps_.drafting == nullptr) return;
+  deps_.drafting->observe(engine_->verdicts());
+  for (const Response& response : finished_)
+    deps_.drafting->end(response.id, response.group, response.tokens);
 }
 
 void Instance::report() {

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/drafting.h"
 #include "engine/engine.h"
 #include "engine/response_store.h"
 #include "rollout/engine_client.h"
@@ -34,6 +35,7 @@ class Instance final : public rollout::EngineClient {
     ResponseStore* responses = nullptr;
     rollout::EventQueue* events = nullptr;
     const Clock* clock = nullptr;
+    std::unique_ptr<Drafting> drafting = nullptr;  // null: no speculation
     /// Called before each step; an error is a failure of the instance. For tests and fault injection.
     std::function<Result<void>(std::int64_t step)> before_step = {};
   };
@@ -77,6 +79,7 @@ class Instance final : public rollout::EngineClient {
   void start(const rollout::ChunkOrder& order);
   void start_arrived();
   void report_failure(const Status& status);
+  void learn();
   void hand_over_now(const HandOver& order);
   void cancel_now(RequestId request);
   void report();

@@ -90,7 +90,8 @@ bool changes_no_result(const std::string& key, const Config& config) {
                                                  "trainer.val_before_train"};
   if (key == "trainer.total_steps" || key == "trainer.total_epochs")
     return config.actor.optim.schedule.lr_scheduler_type == train::LrScheduler::kConstant;
-  return key.starts_with("engine.") || std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
+  return key.starts_with("engine.") || key.starts_with("rollout.spec.") ||
+         std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "kernels/types.h"
 #include "reward/reward.h"
 #include "rollout/dispatcher.h"
+#include "rollout/draft_length.h"
 #include "rollout/scheduler.h"
 #include "train/adamw.h"
 #include "train/loss.h"
@@ -88,6 +89,34 @@ struct SamplingSection {
   }
 };
 
+/// Speculative decoding with drafts from sibling responses.
+struct SpecSection {
+  bool enabled = false;
+  rollout::DraftLengthPlanner::Config length;
+  double min_prob = 0.1;
+  int max_depth = 24;
+  int append_batch = 16;
+  int fetch_period = 16;
+  std::string profile_folder;
+
+  template <class V>
+  void visit(V& v) {
+    v.field("enabled", enabled, "Draft from sibling responses and verify; changes speed alone.");
+    length.visit(v);
+    v.field("min_prob", min_prob,
+            "Drafts end where the estimated probability of acceptance falls below this.",
+            {.min = 0, .max = 1});
+    v.field("max_depth", max_depth, "Longest context, in tokens, that drafts are looked up by.",
+            {.min = 1, .max = 255});
+    v.field("append_batch", append_batch, "New tokens of a response at which other instances are told.",
+            {.min = 1});
+    v.field("fetch_period", fetch_period, "Steps after which an instance asks for other instances' tokens.",
+            {.min = 1});
+    v.field("profile_folder", profile_folder,
+            "Where measured step times are kept; empty: rondo/ in the user's cache folder.");
+  }
+};
+
 struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
   int instances = 1;
@@ -96,6 +125,7 @@ struct RolloutSection {
   config::ByteSize host_kv_memory{std::int64_t{1} << 30};
   config::ByteSize disk_kv_memory{0};
   std::string disk_kv_folder;
+  SpecSection spec;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   SamplingSection val{.n = 1, .params = {.temperature = 0.0F}};
@@ -116,6 +146,7 @@ struct RolloutSection {
             "Memory for the KV of unfinished responses that left an instance to make room.");
     v.field("disk_kv_memory", disk_kv_memory, "The same on disk, for what host_kv_memory does not hold.");
     v.field("disk_kv_folder", disk_kv_folder, "Where; empty: trainer.run_dir/kv.");
+    v.section("spec", spec, "Speculative decoding.");
     v.section("val", val, "Sampling of the evaluation.");
   }
 };

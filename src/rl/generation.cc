@@ -95,7 +95,11 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
     return {};
   };
   const std::vector<engine::Request> requests = generation.requests();
-  RONDO_TRY(inference.run({.requests = requests, .interrupted = &interrupted, .finished = finished}));
+  RONDO_TRY(inference.run({.requests = requests,
+                           .true_lengths = task.true_lengths,
+                           .goal_groups = task.goal_groups,
+                           .interrupted = &interrupted,
+                           .finished = finished}));
   const batch::Planner::Stats after = inference.engine_stats();
   stats.preemptions = after.preemptions - before.preemptions;
   stats.recomputed_tokens = after.recomputed_tokens - before.recomputed_tokens;

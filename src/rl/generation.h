@@ -36,7 +36,9 @@ struct GenerationTask {
   std::span<const Prompt* const> prompts;
   const SamplingSection* sampling = nullptr;
   RngPurpose purpose = RngPurpose::kRollout;
-  std::uint32_t step = 0;  // issue step, part of every random number
+  std::uint32_t step = 0;                           // issue step, part of every random number
+  std::span<const std::int32_t> true_lengths = {};  // by prompt and sample, for the oracle policies
+  std::int64_t goal_groups = 0;                     // `partial`: complete groups wanted
 };
 
 /// Counts of one call.

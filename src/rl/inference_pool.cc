@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
+
+#include "rl/step_profile.h"
 
 namespace rondo::rl {
 
@@ -20,23 +23,57 @@ Result<void> InferencePool::make_instances(const Config& config, const model::Mo
                                            const text::Tokenizer& tokenizer,
                                            const kernels::Context& context) {
   const int count = config.rollout.instances;
+  std::optional<rollout::StepCost> cost;
   for (int i = 0; i < count; ++i) {
     kernels::Context own = context;
     if (count > 1) {
       teams_.push_back(std::make_unique<ThreadPool>(std::max(1, context.pool->num_threads() / count)));
       own.pool = teams_.back().get();
     }
-    RONDO_ASSIGN(auto instance, engine::Instance::create(InstanceId(i), config.engine,
-                                                         {.model = &model,
-                                                          .tokenizer = &tokenizer,
-                                                          .context = own,
-                                                          .responses = &responses_,
-                                                          .events = &events_,
-                                                          .clock = &clock_,
-                                                          .before_step = {}}));
+    engine::Instance::Deps deps{.model = &model,
+                                .tokenizer = &tokenizer,
+                                .context = own,
+                                .responses = &responses_,
+                                .events = &events_,
+                                .clock = &clock_};
+    if (config.rollout.spec.enabled && config.rollout.spec.length.max_gamma > 0) {
+      if (!cost) {
+        RONDO_ASSIGN(cost, step_cost(config, model, own));
+      }
+      RONDO_ASSIGN(deps.drafting, make_drafting(config, *cost));
+    }
+    RONDO_ASSIGN(auto instance, engine::Instance::create(InstanceId(i), config.engine, std::move(deps)));
     instances_.push_back(std::move(instance));
   }
   return {};
+}
+
+// On an engine of its own, for an instance's belongs to its thread.
+Result<rollout::StepCost> InferencePool::step_cost(const Config& config, const model::Model& model,
+                                                   const kernels::Context& context) {
+  RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
+  return load_or_measure_step_cost(config, model, context.table->name, context.pool->num_threads(), *engine);
+}
+
+Result<std::unique_ptr<engine::Drafting>> InferencePool::make_drafting(const Config& config,
+                                                                       const rollout::StepCost& cost) {
+  const SpecSection& spec = config.rollout.spec;
+  if (draft_server_ == nullptr) {
+    RONDO_ASSIGN(draft_server_, rollout::DraftServer::create({}, clock_));
+    draft_server_->clear(PolicyVersion(version_));
+  }
+  draft_transports_.push_back(std::make_unique<rollout::LocalDraftTransport>(*draft_server_));
+  engine::Drafting::Config drafting{.length = spec.length, .client = {}, .min_prob = spec.min_prob};
+  drafting.client.append_batch = spec.append_batch;
+  drafting.client.fetch_period = spec.fetch_period;
+  drafting.client.tree.max_depth = spec.max_depth;
+  return engine::Drafting::create(drafting, cost, *draft_transports_.back());
+}
+
+void InferencePool::new_policy_version() {
+  ++version_;
+  if (draft_server_ != nullptr) draft_server_->clear(PolicyVersion(version_));
+  dispatcher_->new_policy_version();
 }
 
 Result<void> InferencePool::make_dispatcher(const Config& config) {

@@ -17,7 +17,9 @@
 #include "model/weights.h"
 #include "rl/config.h"
 #include "rollout/dispatcher.h"
+#include "rollout/draft_server.h"
 #include "rollout/event_queue.h"
+#include "rollout/local_draft_transport.h"
 #include "text/tokenizer.h"
 
 namespace rondo::rl {
@@ -43,7 +45,7 @@ class InferencePool final {
   Result<void> run(const Task& task);
 
   /// New weights.
-  void new_policy_version() { dispatcher_->new_policy_version(); }
+  void new_policy_version();
   const rollout::Dispatcher& dispatcher() const { return *dispatcher_; }
   /// Sums over the instances since they were made.
   batch::Planner::Stats engine_stats() const;
@@ -55,13 +57,20 @@ class InferencePool final {
   InferencePool() = default;
   Result<void> make_instances(const Config& config, const model::Model& model,
                               const text::Tokenizer& tokenizer, const kernels::Context& context);
+  static Result<rollout::StepCost> step_cost(const Config& config, const model::Model& model,
+                                             const kernels::Context& context);
+  Result<std::unique_ptr<engine::Drafting>> make_drafting(const Config& config,
+                                                          const rollout::StepCost& cost);
   Result<void> make_dispatcher(const Config& config);
 
   SteadyClock clock_;
+  std::int64_t version_ = 0;  // of the policy, as the draft server counts
   std::int64_t first_id_ =
       0;  // ids are never used twice, so that a late event of an earlier run fits no request
   engine::ResponseStore responses_;
   rollout::EventQueue events_;
+  std::unique_ptr<rollout::DraftServer> draft_server_;  // null: no speculation
+  std::vector<std::unique_ptr<rollout::LocalDraftTransport>> draft_transports_;
   std::vector<std::unique_ptr<ThreadPool>> teams_;
   std::vector<std::unique_ptr<engine::Instance>> instances_;
   std::unique_ptr<rollout::Dispatcher> dispatcher_;

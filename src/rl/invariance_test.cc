@@ -115,6 +115,10 @@ TEST_P(InvarianceTest, RolloutSettingsChangeNoBit) {
        "rollout.move_threshold=0", "rollout.host_kv_memory=40KiB", "rollout.disk_kv_memory=1MiB"},
       {"rollout.chunk_tokens=25", "rollout.policy=seer_plus", "rollout.instances=2", pool(7)},
       {"rollout.policy=fifo", "rollout.instances=4", pool(5)},
+      {"rollout.spec.enabled=true", "rollout.spec.hysteresis=0"},
+      {"rollout.spec.enabled=true", "rollout.spec.min_prob=0", "rollout.spec.multi_path_below=100",
+       "rollout.spec.explore_period=2", "rollout.spec.fetch_period=1", "rollout.spec.append_batch=1",
+       "rollout.chunk_tokens=20", "rollout.instances=2", pool(6)},
       {"rollout.policy=group_round_robin", "rollout.instances=2", pool(5)}};
   for (std::size_t i = 0; i < variations.size(); ++i) {
     Overrides overrides = longer;

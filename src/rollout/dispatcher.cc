@@ -83,9 +83,11 @@ Result<bool> Dispatcher::assign_all() {
   }
 }
 
-bool Dispatcher::is_probe(RequestId request) const {
-  const auto slot = scheduler_->requests().find(request);
-  return slot && scheduler_->requests()[*slot].is_probe;
+DraftClass Dispatcher::draft_class(RequestId request) const {
+  const RequestTable& table = scheduler_->requests();
+  const auto slot = table.find(request);
+  RONDO_CHECK(slot.has_value());
+  return {.is_probe = table[*slot].is_probe, .finished_siblings = table.group_of(*slot).num_finished};
 }
 
 void Dispatcher::carry_out(const Assignment& assignment) {
@@ -95,7 +97,7 @@ void Dispatcher::carry_out(const Assignment& assignment) {
                    .group = assignment.group,
                    .generated = assignment.generated,
                    .max_tokens = assignment.max_tokens,
-                   .probe = is_probe(assignment.request),
+                   .draft_class = draft_class(assignment.request),
                    .kv = fetch(assignment, place)};
   scheduler_->commit(assignment);
   const auto last = last_instance_.find(assignment.request);

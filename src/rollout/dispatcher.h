@@ -103,7 +103,7 @@ class Dispatcher final {
   EngineClient& client(InstanceId id) { return *instances_[static_cast<std::size_t>(id.value())]; }
   Result<void> work(const Job& job);
   Result<bool> assign_all();
-  bool is_probe(RequestId request) const;
+  DraftClass draft_class(RequestId request) const;
   void carry_out(const Assignment& assignment);
   void evict(const Eviction& eviction);
   std::shared_ptr<const Parcel> fetch(const Assignment& assignment, const KvPlace& place);

@@ -9,6 +9,7 @@
 
 #include "base/id.h"
 #include "kv/image.h"
+#include "rollout/acceptance.h"
 #include "rollout/kv_ledger.h"
 
 namespace rondo::rollout {
@@ -40,7 +41,7 @@ struct ChunkOrder {
   GroupId group;
   std::int32_t generated = 0;             // tokens that the response has
   std::int32_t max_tokens = 0;            // 0: to the end
-  bool probe = false;                     // first of its group
+  DraftClass draft_class = {};            // probe or not, and how many siblings have finished
   std::shared_ptr<const Parcel> kv = {};  // null: it lies here, or is to be computed
 };
 

@@ -1,0 +1,78 @@
+#include "engine/drafting.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rondo::engine {
+
+Result<std::unique_ptr<Drafting>> Drafting::create(const Config& config, const rollout::StepCost& cost,
+                                                   batch::DraftTransport& transport) {
+  RONDO_ASSIGN(auto client, batch::DraftClient::create(config.client, transport));
+  return std::unique_ptr<Drafting>(new Drafting(config, cost, std::move(client)));
+}
+
+Drafting::Drafting(const Config& config, const rollout::StepCost& cost,
+                   std::unique_ptr<batch::DraftClient> client)
+    : config_(config), client_(std::move(client)), lengths_(config.length, cost) {
+  client_->drop_all(PolicyVersion(version_));
+}
+
+rollout::DraftClass Drafting::class_of(RequestId request) const {
+  const auto it = classes_.find(request);
+  return it == classes_.end() ? rollout::DraftClass{} : it->second;
+}
+
+void Drafting::begin(RequestId request, const rollout::DraftClass& draft_class) {
+  classes_[request] = draft_class;
+}
+
+void Drafting::propose(std::span<const DraftContext> contexts, batch::Drafts& drafts) {
+  asked_.clear();
+  queries_.clear();
+  rollout::DraftLoad load;
+  std::int64_t known = 0;
+  for (const DraftContext& context : contexts) {
+    load.add(class_of(context.id));
+    known += std::ssize(context.prompt) + std::ssize(context.response);
+    client_->register_group(context.group, context.prompt);
+    client_->own_tokens(context.group, context.id, context.response);
+  }
+  load.mean_context = static_cast<std::int32_t>(known / std::max<std::int64_t>(1, std::ssize(contexts)));
+  const rollout::DraftLengths lengths = lengths_.plan(load);
+  lengths_.commit(load, lengths);
+  for (const DraftContext& context : contexts) {
+    const rollout::DraftClass draft_class = class_of(context.id);
+    const std::int32_t gamma =
+        std::min(draft_class.is_probe ? lengths.probe : lengths.other, context.max_tokens);
+    if (gamma < 1) continue;
+    queries_.push_back({.slot = context.slot,
+                        .group = context.group,
+                        .request = context.id,
+                        .response = context.response,
+                        .args = {.max_tokens = gamma, .min_prob = config_.min_prob, .top_k = lengths.paths}});
+    asked_.emplace_back(context.slot, draft_class);
+  }
+  client_->batch_speculate(queries_, drafts);
+}
+
+void Drafting::observe(std::span<const batch::Planner::Verdict> verdicts) {
+  for (const batch::Planner::Verdict& verdict : verdicts) {
+    const auto asked =
+        std::ranges::find(asked_, verdict.slot, &std::pair<batch::Slot, rollout::DraftClass>::first);
+    if (asked == asked_.end()) continue;
+    lengths_.observe(asked->second, std::max(verdict.drafted_depth, verdict.accepted), verdict.accepted);
+  }
+  client_->end_step();
+}
+
+void Drafting::end(RequestId request, GroupId group, std::span<const Token> response) {
+  client_->own_tokens(group, request, response);
+  classes_.erase(request);
+}
+
+void Drafting::drop_all() {
+  client_->drop_all(PolicyVersion(++version_));
+  classes_.clear();
+}
+
+}  // namespace rondo::engine

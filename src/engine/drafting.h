@@ -1,0 +1,62 @@
+// Drafting: one instance's side of grouped speculative decoding.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/id.h"
+#include "batch/draft_client.h"
+#include "batch/draft_transport.h"
+#include "batch/drafts.h"
+#include "batch/planner.h"
+#include "engine/engine.h"
+#include "rollout/draft_length.h"
+
+namespace rondo::engine {
+
+/// Proposes drafts for an engine's sequences, as long as they pay, from the suffix trees of their groups, and
+/// learns from how they fare.
+///
+/// Does not verify: the engine does. What it proposes changes speed alone. One owner thread, the engine's.
+class Drafting final {
+ public:
+  struct Config {
+    rollout::DraftLengthPlanner::Config length;
+    batch::DraftClient::Config client;
+    double min_prob = 0.1;
+  };
+
+  static Result<std::unique_ptr<Drafting>> create(const Config& config, const rollout::StepCost& cost,
+                                                  batch::DraftTransport& transport);
+
+  /// A chunk of this request starts here.
+  void begin(RequestId request, const rollout::DraftClass& draft_class);
+  /// As Drafter.
+  void propose(std::span<const DraftContext> contexts, batch::Drafts& drafts);
+  /// After each step: how its drafts fared.
+  void observe(std::span<const batch::Planner::Verdict> verdicts);
+  /// The response is whole.
+  void end(RequestId request, GroupId group, std::span<const Token> response);
+  /// New weights.
+  void drop_all();
+
+  const batch::DraftClient& client() const { return *client_; }
+
+ private:
+  Drafting(const Config& config, const rollout::StepCost& cost, std::unique_ptr<batch::DraftClient> client);
+  rollout::DraftClass class_of(RequestId request) const;
+
+  Config config_;
+  std::unique_ptr<batch::DraftClient> client_;
+  rollout::DraftLengthPlanner lengths_;
+  std::unordered_map<RequestId, rollout::DraftClass> classes_;
+  std::int64_t version_ = 0;
+  // Of the present step.
+  std::vector<batch::DraftQuery> queries_;
+  std::vector<std::pair<batch::Slot, rollout::DraftClass>> asked_;
+};
+
+}  // namespace rondo::engine
