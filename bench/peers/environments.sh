@@ -4,11 +4,16 @@
 # peers_hash FILE …: one key for several lists.
 peers_hash() { cat "$@" | sha256sum | cut -c1-12; }
 
+# What is compiled for this processor must not be found by another.
+processor_flags() { grep -m 1 '^flags' /proc/cpuinfo; }
+
 # peers_python NAME: the interpreter of a peer's environment.
 peers_python() {
   local lists=bench/peers/requirements
   case "$1" in
-    llama_cpp) printf '%s/peers-%s/bin/python\n' "$RONDO_CACHE" "$(peers_hash $lists/llama_cpp.txt)" ;;
+    llama_cpp)
+      printf '%s/peers-%s/bin/python\n' "$RONDO_CACHE" "$(peers_hash $lists/llama_cpp.txt <(processor_flags))"
+      ;;
     vllm) printf '%s/peers-%s/bin/python\n' "$RONDO_CACHE" "$(peers_hash $lists/vllm.txt $lists/vllm-overrides.txt)" ;;
     *) printf '%s/bin/python\n' "$RONDO_ORACLE_ENV" ;;  # transformers, TRL and tokenizers: the oracles
   esac
@@ -16,8 +21,8 @@ peers_python() {
 
 # install_llama_cpp FOLDER: compiled here for this processor, as its users are told to.
 install_llama_cpp() {
-  CMAKE_ARGS="-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release" "$1/bin/python" -m pip install --quiet \
-    --disable-pip-version-check -r bench/peers/requirements/llama_cpp.txt
+  CMAKE_ARGS="-DGGML_NATIVE=ON" "$1/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
+    -r bench/peers/requirements/llama_cpp.txt
 }
 
 # install_vllm FOLDER: by uv, since pip cannot replace a requirement of a package.

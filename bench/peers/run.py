@@ -6,6 +6,7 @@ compared pair by pair. While one measures, the other is stopped.
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -28,6 +29,8 @@ INFERENCE_PEERS = [
     "transformers:bf16",
 ]
 TRAIN_PEERS = ["trl:fp32"]
+CORPUS_ENDINGS = (".py", ".md", ".rst", ".txt", ".h", ".json")
+CORPUS_FILE_CHARACTERS = 4000
 MAX_PROMPTS = 64
 MAX_PROMPT_TOKENS = 2048
 ENGINE = [
@@ -264,13 +267,20 @@ def run_train(session):
 
 
 def write_corpus(session, file):
-    """The Python sources of transformers' pinned version, and the prompts of the examples: code and prose."""
-    python = Path(session.pythons["tokenizers"])
-    sources = sorted((python.parent.parent / "lib").glob("python3*/site-packages/transformers/models/*/modeling_*.py"))
-    parts = [path.read_text(encoding="utf-8") for path in sources]
-    parts += [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
+    """Text of many hands: the start of every source and text file in the environment, in an order without neighbours.
+
+    Files of one package resemble each other, which helps whoever remembers words; so each gives little.
+    """
+    site_packages = next((Path(session.pythons["tokenizers"]).parent.parent / "lib").glob("python3*/site-packages"))
+    files = [path for ending in CORPUS_ENDINGS for path in site_packages.rglob(f"*{ending}")]
+    files.sort(key=lambda path: hashlib.sha256(str(path.relative_to(site_packages)).encode()).digest())
     limit = 1_000_000 if session.args.quick else 10_000_000
-    file.write_text("".join(parts)[:limit], encoding="utf-8", newline="")
+    text = ""
+    for path in files:
+        text += path.read_text(encoding="utf-8", errors="ignore")[:CORPUS_FILE_CHARACTERS]
+        if len(text) >= limit:
+            break
+    file.write_text(text, encoding="utf-8", newline="")
 
 
 def run_tokenize(session):
