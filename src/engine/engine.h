@@ -52,7 +52,7 @@ struct Request {
   RngCounter counter;                     // step, ordinal and sample; the engine fills in the position
   std::shared_ptr<const StopRules> stop;  // null: the length alone ends it
   std::int32_t chunk_tokens = 0;          // new tokens after which it parks; 0: never
-  Progress progress;                      // from an earlier chunk
+  Progress progress = {};                 // from an earlier chunk
   // Its KV from there: images that together cover positions [0, num_tokens) without a gap, or none. One that
   // is damaged, or void because the weights changed, is computed anew.
   std::vector<std::shared_ptr<const kv::Image>> stored = {};

@@ -17,10 +17,13 @@ namespace rondo::rl {
 namespace {
 
 constexpr int kRepeats = 3;
+// Tokens of a response while it is measured: those of all steps, and some for drafts that happen to be right.
+constexpr std::int32_t kNewTokens = 64;
 
 class Profiler final {
  public:
-  Profiler(engine::Engine& engine, std::int32_t vocab) : engine_(engine), vocab_(vocab) {}
+  Profiler(engine::Engine& engine, std::int32_t vocab, std::int32_t max_new)
+      : engine_(engine), vocab_(vocab), max_new_(max_new) {}
 
   // Seconds of a step of `batch` responses to a prompt of `context` tokens, for each of `gammas`.
   Result<std::vector<double>> measure(int batch, int context, const std::vector<double>& gammas) {
@@ -67,7 +70,7 @@ class Profiler final {
       request.id = RequestId(i);
       request.group = GroupId(0);
       request.prompt = prompt;
-      request.max_new_tokens = 500;
+      request.max_new_tokens = max_new_;
       request.counter.sample = static_cast<std::uint32_t>(i);
       RONDO_TRY(engine_.submit(std::move(request)));
     }
@@ -81,6 +84,7 @@ class Profiler final {
 
   engine::Engine& engine_;
   std::int32_t vocab_;
+  std::int32_t max_new_;
   SteadyClock clock_;
   Rng rng_{1, RngPurpose::kInit};
   std::uint32_t next_ = 0;
@@ -99,16 +103,18 @@ std::vector<double> doubling(double first, double factor, double last) {
 
 Result<rollout::StepCost> measure_step_cost(engine::Engine& engine, std::int32_t vocab, int max_gamma,
                                             std::int32_t max_running, std::int32_t max_context) {
-  // All share one prompt, so a pool holds a batch if it holds the prompt and two blocks for each.
+  // All share one prompt, so a pool holds a batch if it holds the prompt and three blocks for each.
+  const std::int64_t room = std::int64_t{engine.num_blocks()} * kv::kBlockTokens / 2 - kNewTokens;
+  max_context = static_cast<std::int32_t>(std::clamp<std::int64_t>(room, 1, max_context));
   const std::int64_t spare = engine.num_blocks() - kv::blocks_for(max_context);
-  const auto largest = std::clamp<std::int64_t>(spare / 2 - 1, 1, max_running);
+  const auto largest = std::clamp<std::int64_t>(spare / 3, 1, max_running);
   rollout::StepCost::Axes axes{.batches = doubling(1, 4, static_cast<double>(largest)),
                                .gammas = doubling(1, 3, max_gamma),
                                .contexts = doubling(std::min(64, max_context), 8, max_context)};
   axes.gammas.insert(axes.gammas.begin(), 0.0);
   for (auto* axis : {&axes.batches, &axes.gammas, &axes.contexts})
     axis->erase(std::unique(axis->begin(), axis->end()), axis->end());
-  Profiler profiler(engine, vocab);
+  Profiler profiler(engine, vocab, kNewTokens);
   engine.set_drafter([&profiler](auto contexts, batch::Drafts& drafts) { profiler.draft(contexts, drafts); });
   const std::size_t num_contexts = axes.contexts.size(), num_gammas = axes.gammas.size();
   std::vector<double> grid(axes.batches.size() * num_gammas * num_contexts);
@@ -153,7 +159,9 @@ Result<rollout::StepCost> load_or_measure_step_cost(const Config& config, const 
     }
   }
   log::info("measuring the time of decoding steps, once for this model and machine");
-  const auto context = static_cast<std::int32_t>(std::min<std::int64_t>(config.max_sequence() - 1, 4096));
+  const std::int64_t longest =
+      std::min<std::int64_t>(config.max_sequence(), model.spec().max_positions - kNewTokens);
+  const auto context = static_cast<std::int32_t>(std::clamp<std::int64_t>(longest, 1, 4096));
   RONDO_ASSIGN(rollout::StepCost cost,
                measure_step_cost(engine, model.spec().vocab, config.rollout.spec.length.max_gamma,
                                  config.engine.batch.max_running, context));

@@ -8,6 +8,13 @@
 #include "base/log.h"
 
 namespace rondo::rollout {
+namespace {
+
+bool is_interrupted(const Dispatcher::Job& job) {
+  return job.interrupted != nullptr && job.interrupted->load(std::memory_order_relaxed);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Dispatcher>> Dispatcher::create(const Config& config, Deps deps) {
   RONDO_CHECK(deps.scheduler != nullptr && deps.store != nullptr && deps.events != nullptr);
@@ -45,9 +52,7 @@ Result<void> Dispatcher::work(const Job& job) {
   scheduler_->set_goal(job.goal_groups);
   for (const GroupSpec& group : job.groups) RONDO_TRY(scheduler_->add_group(group));
   while (true) {
-    if (job.interrupted != nullptr && job.interrupted->load(std::memory_order_relaxed)) {
-      return fail(Code::kCancelled, "interrupted");
-    }
+    if (is_interrupted(job)) return fail(Code::kCancelled, "interrupted");
     RONDO_ASSIGN(const bool goes_on, assign_all());
     if (!goes_on) return {};
     batch_.clear();
@@ -151,6 +156,7 @@ std::shared_ptr<const Parcel> Dispatcher::fetch(const Assignment& assignment, co
 Result<void> Dispatcher::handle_batch(const Job& job) {
   Result<void> result;
   for (const InstanceEvent& event : batch_) {
+    if (result && is_interrupted(job)) result = fail(Code::kCancelled, "interrupted");
     if (result || event.kind == InstanceEvent::Kind::kFailed) {
       Result<void> handled = handle(event, job);
       if (!handled) result = std::move(handled);
