@@ -312,6 +312,12 @@ TEST_F(DraftClientTest, DropsWhatIsOfAnotherPolicyVersion) {
   client_->sync();
   EXPECT_TRUE(tokens(kOther).empty());
   EXPECT_EQ(transport_.fetches.back().version, PolicyVersion(4));
+
+  own(range(100, 120));
+  transport_.acknowledge(DraftOutcome::kTaken, 20);
+  client_->sync();
+  ASSERT_EQ(transport_.updates.size(), 2U);
+  EXPECT_EQ(to_vector(last_update().tokens), range(100, 120));
 }
 
 TEST_F(DraftClientTest, IgnoresAForgottenGroup) {
