@@ -33,6 +33,8 @@ struct Outcome {
   std::vector<std::int32_t> lengths;
 
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+  // `partial` leaves some out.
+  std::int64_t num_responses() const { return std::ssize(lengths) - std::ranges::count(lengths, 0); }
   // Tokens per sequence and step.
   double accept_length() const {
     return static_cast<double>(tokens) / static_cast<double>(tokens - engine.accepted_tokens);
@@ -113,7 +115,7 @@ std::string as_json(const rl::Session& session, const Variant& variant, const Ou
                         {"variant", variant.name},
                         {"model", config.model.path},
                         {"instances", config.rollout.instances},
-                        {"responses", o.lengths.size()},
+                        {"responses", o.num_responses()},
                         {"tokens", o.tokens},
                         {"seconds", o.seconds},
                         {"tokens_per_second", o.tokens_per_second()},

@@ -120,7 +120,8 @@ struct SpecSection {
 struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
   int instances = 1;
-  rollout::Scheduler::Config schedule;
+  // Computing a token's KV again takes a CPU a thousand times as long as moving it.
+  rollout::Scheduler::Config schedule{.move_threshold = 64};
   rollout::Dispatcher::Config dispatch;
   config::ByteSize host_kv_memory{std::int64_t{1} << 30};
   config::ByteSize disk_kv_memory{0};
