@@ -26,7 +26,7 @@ class RolloutTest(TinyRunTest):
         self.assertEqual([row["variant"] for row in rows], 2 * policies)
         self.assertEqual(len({row["tokens"] for row in rows if row["variant"] != "partial"}), 1)
         self.assertEqual([row["preempted"] for row in rows if row["variant"].startswith("seer")], [0] * 4)
-        self.assertLess(rows[5]["responses"], rows[0]["responses"])
+        self.assertGreaterEqual(rows[5]["responses"], rows[0]["responses"] // 2)
         for policy in policies:
             self.assertRegex(result.stdout, rf"(?m)^{policy.replace('+', '.')} ")
 
