@@ -17,6 +17,7 @@ std::int32_t pick(std::mt19937& rng, std::initializer_list<std::int32_t> choices
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
   std::vector<std::uint32_t> out;
+  out.reserve(values.size());
   for (float value : values) out.push_back(std::bit_cast<std::uint32_t>(value));
   return out;
 }

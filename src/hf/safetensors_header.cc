@@ -107,6 +107,7 @@ Result<void> parse_metadata(const json& object, std::map<std::string, std::strin
 // No hole, no overlap, and the last tensor ends with the file.
 Result<void> check_layout(const std::vector<SafetensorsHeader::Entry>& entries, std::uint64_t data_size) {
   std::vector<const SafetensorsHeader::Entry*> order;
+  order.reserve(entries.size());
   for (const auto& entry : entries) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;

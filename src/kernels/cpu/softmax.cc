@@ -82,7 +82,7 @@ SoftmaxStats softmax_stats(const float* logits, std::int64_t vocab, float temper
   const float max = high / temperature;  // division by a positive number keeps the order
   const float spread = max - low / temperature;
   if (!(spread < kInfinity)) return {kNaN, kNaN, kNaN};
-  float sums[kMaxChains], products[kMaxChains];
+  float sums[kMaxChains] = {}, products[kMaxChains] = {};
   const std::int64_t width = (vocab + chains - 1) / chains;
   with_temperature(temperature, [&](auto scale) {
     for (std::int32_t part = 0; part < chains; ++part) {
