@@ -56,6 +56,7 @@ class Profiler final {
  private:
   std::vector<Token> random_tokens(int count) {
     std::vector<Token> tokens;
+    tokens.reserve(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i)
       tokens.push_back(
           static_cast<Token>(rng_.below({.position = next_++}, static_cast<std::uint64_t>(vocab_))));
@@ -92,10 +93,12 @@ class Profiler final {
   std::int64_t first_rows_ = 0;
 };
 
-std::vector<double> doubling(double first, double factor, double last) {
+// first, first * factor, … below last, and last.
+std::vector<double> growing(std::int64_t first, std::int64_t factor, std::int64_t last) {
   std::vector<double> values;
-  for (double value = first; value < last; value *= factor) values.push_back(value);
-  values.push_back(last);
+  for (std::int64_t value = first; value < last; value *= factor)
+    values.push_back(static_cast<double>(value));
+  values.push_back(static_cast<double>(last));
   return values;
 }
 
@@ -108,9 +111,9 @@ Result<rollout::StepCost> measure_step_cost(engine::Engine& engine, std::int32_t
   max_context = static_cast<std::int32_t>(std::clamp<std::int64_t>(room, 1, max_context));
   const std::int64_t spare = engine.num_blocks() - kv::blocks_for(max_context);
   const auto largest = std::clamp<std::int64_t>(spare / 3, 1, max_running);
-  rollout::StepCost::Axes axes{.batches = doubling(1, 4, static_cast<double>(largest)),
-                               .gammas = doubling(1, 3, max_gamma),
-                               .contexts = doubling(std::min(64, max_context), 8, max_context)};
+  rollout::StepCost::Axes axes{.batches = growing(1, 4, largest),
+                               .gammas = growing(1, 3, max_gamma),
+                               .contexts = growing(std::min(64, max_context), 8, max_context)};
   axes.gammas.insert(axes.gammas.begin(), 0.0);
   for (auto* axis : {&axes.batches, &axes.gammas, &axes.contexts})
     axis->erase(std::unique(axis->begin(), axis->end()), axis->end());

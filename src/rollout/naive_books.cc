@@ -62,8 +62,8 @@ std::int64_t NaiveBooks::stored(KvTier tier) const {
 void NaiveBooks::check_room() const {
   for (const auto& [id, spec] : instances_) {
     EXPECT_LE(used(id), spec.num_blocks) << "instance " << id.value();
-    const auto in_flight = std::ranges::count_if(requests_, [&](const auto& item) {
-      return item.second.in_flight && item.second.place.instance == id;
+    const auto in_flight = std::ranges::count_if(requests_, [instance = id](const auto& item) {
+      return item.second.in_flight && item.second.place.instance == instance;
     });
     EXPECT_LE(in_flight, spec.max_running) << "instance " << id.value();
   }
