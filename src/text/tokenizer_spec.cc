@@ -191,7 +191,8 @@ Result<void> parse_post_processor(const Node& node, int depth, TokenizerSpec& sp
 // ---- model ----
 
 Result<void> refuse_unless_empty(const Node& node) {
-  const bool empty = node.is_null() || *node.json == "" || *node.json == false || *node.json == 0;
+  const bool empty =
+      node.is_null() || *node.json == nlohmann::json("") || *node.json == false || *node.json == 0;
   if (empty) return {};
   return fail(Code::kUnsupported, "{} is {}, which is not supported", node.path, node.json->dump());
 }

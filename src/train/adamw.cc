@@ -85,6 +85,7 @@ double AdamW::grad_norm(const GradientSum& sum, double scale) const {
     }
   }
   std::vector<double> sums;
+  sums.reserve(tensors.size());
   for (const auto& [name, value] : tensors) sums.push_back(value);
   return std::sqrt(tree_sum(std::move(sums)));
 }

@@ -26,6 +26,7 @@ constexpr int kUpdatesDigits = 4;
 
 std::vector<float> encode_updates(std::int64_t updates) {
   std::vector<float> digits;
+  digits.reserve(kUpdatesDigits);
   for (int i = 0; i < kUpdatesDigits; ++i)
     digits.push_back(static_cast<float>((updates >> (16 * i)) & 0xFFFF));
   return digits;

@@ -1,5 +1,6 @@
 #include "train/unit.h"
 
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -35,8 +36,8 @@ void UnitRows::add_prompt(const TrainUnit& unit) {
   const std::int32_t length = size32(unit.prompt);
   kv_blocks_ = (length + kBlock - 1) / kBlock;
   tail_block_ = length % kBlock == 0 ? -1 : kv_blocks_ - 1;
-  std::vector<std::int32_t> table;
-  for (std::int32_t b = 0; b < kv_blocks_; ++b) table.push_back(b);
+  std::vector<std::int32_t> table(static_cast<std::size_t>(kv_blocks_));
+  std::iota(table.begin(), table.end(), 0);
   block_tables_.push_back(std::move(table));
   spans_.push_back({block_tables_.back().data(), 0, 0, length});
   span_position_begin_.push_back(0);
@@ -53,8 +54,8 @@ void UnitRows::add_sample(const TrainUnit& unit, std::int32_t sample) {
   if (count == 0) return;
   const std::int32_t first = rows();
   first_row_[static_cast<std::size_t>(sample)] = first;
-  std::vector<std::int32_t> table;
-  for (std::int32_t b = 0; b < prompt / kBlock; ++b) table.push_back(b);
+  std::vector<std::int32_t> table(static_cast<std::size_t>(prompt / kBlock));
+  std::iota(table.begin(), table.end(), 0);
   if (tail_block_ >= 0) tail_copies_.push_back(kv_blocks_);
   while (static_cast<std::int32_t>(table.size()) * kBlock < prompt + count) table.push_back(kv_blocks_++);
   block_tables_.push_back(std::move(table));
