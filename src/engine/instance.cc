@@ -15,7 +15,9 @@ Result<std::unique_ptr<Instance>> Instance::create(InstanceId id, const Engine::
   RONDO_ASSIGN(auto engine, Engine::create(config, *deps.model, deps.tokenizer, deps.context));
   const rollout::InstanceSpec spec{
       .id = id, .num_blocks = engine->num_blocks(), .max_running = config.batch.max_running};
-  return std::unique_ptr<Instance>(new Instance(spec, std::move(engine), std::move(deps)));
+  std::unique_ptr<Instance> instance(new Instance(spec, std::move(engine), std::move(deps)));
+  instance->settle();  // its thread has looked at the engine and rests: others may use it now
+  return instance;
 }
 
 Instance::Instance(const rollout::InstanceSpec& spec, std::unique_ptr<Engine> engine, Deps deps)

@@ -287,6 +287,29 @@ TEST_F(InstanceTest, InterruptionLeavesInstancesIdle) {
   EXPECT_EQ(difference(scene().expected(), *found), "");
 }
 
+// The instance's thread leaves the engine alone until the first order.
+TEST_F(InstanceTest, TheEngineIsOthersUntilAnOrderComes) {
+  for (int round = 0; round < 30; ++round) {
+    testing::Compute compute(1, "auto");
+    SteadyClock clock;
+    ResponseStore responses;
+    rollout::EventQueue events;
+    const auto instance = Instance::create(InstanceId(0), {},
+                                           {.model = &scene().model(),
+                                            .context = compute.context(),
+                                            .responses = &responses,
+                                            .events = &events,
+                                            .clock = &clock})
+                              .value();
+    const Request& request = scene().requests().front();
+    ASSERT_TRUE(instance->engine().submit(request));
+    std::vector<Response> finished;
+    while (!instance->engine().idle()) ASSERT_TRUE(instance->engine().step(finished));
+    ASSERT_EQ(finished.size(), 1U);
+    EXPECT_EQ(difference(scene().expected()[request.id.value()], finished.front()), "");
+  }
+}
+
 TEST_F(InstanceTest, RandomSettings) {
   std::mt19937 rng(11);
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
