@@ -67,9 +67,10 @@ class Rondo:
     def __init__(self, binary, text_probe, threads):
         self.binary, self.text_probe, self.threads = binary, text_probe, threads
 
-    def bench(self, what, *arguments):
-        """The JSON lines of `rondo bench`."""
-        command = [self.binary, "bench", what, f"trainer.threads={self.threads}", *map(str, arguments)]
+    def bench(self, what, *arguments, config=None):
+        """The JSON lines of `rondo bench`. A later override replaces an earlier one, the threads too."""
+        command = [self.binary, "bench", what, *([str(config)] if config else [])]
+        command += [f"trainer.threads={self.threads}", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")

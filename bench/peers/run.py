@@ -229,7 +229,6 @@ def train_cases(quick):
 def rondo_step(session, config, limit, prompts, samples, seed):
     (answer,) = session.rondo.bench(
         "step",
-        ROOT / config,
         f"model.path={session.args.model}",
         f"data.max_response_length={limit}",
         f"data.train_batch_size={prompts}",
@@ -237,6 +236,7 @@ def rondo_step(session, config, limit, prompts, samples, seed):
         f"trainer.seed={seed}",
         "--repeats",
         1,
+        config=ROOT / config,
     )
     return answer | {"tokens_per_s": answer["tokens_per_second"]}
 
@@ -318,9 +318,9 @@ def growth_cases(quick):
         settings = [f"trainer.threads={threads}"]
         for batch in [1, 8, 32]:
             case = {"what": "decode", "batch": batch, "prompt_tokens": 64, "new_tokens": 16 if quick else 128}
-            yield f"decode, batch {batch}, {threads} threads", case | {"settings": settings}
+            yield f"decode, batch {batch}, threads: {threads}", case | {"settings": settings}
         case = {"what": "prefill", "batch": 1, "prompt_tokens": 128 if quick else 512, "settings": settings}
-        yield f"prefill, {threads} threads", case
+        yield f"prefill, threads: {threads}", case
 
 
 def run_growth(session):
