@@ -40,8 +40,15 @@ struct Measurement {
 struct Bench {
   const BenchArgs& args;
   rl::Session& session;
-  Limits limits;
+  engine::Engine& engine;  // stepped here, one step at a time
   std::vector<std::vector<Token>> prompts;
+};
+
+// All measurements of one batch size, and the most memory that the process held until then.
+struct BatchResult {
+  int batch;
+  std::vector<Measurement> runs;
+  std::int64_t peak_memory_bytes;
 };
 
 std::vector<Token> random_tokens(const rl::Session& session, std::uint32_t stream, int count) {
@@ -104,7 +111,7 @@ Result<void> submit(const Bench& bench, int index, int new_tokens) {
   request.prompt = std::make_shared<const std::vector<Token>>(std::move(prompt));
   request.max_new_tokens = new_tokens;
   request.counter.ordinal = static_cast<std::uint32_t>(index);
-  return bench.session.inference->engine().submit(std::move(request));
+  return bench.engine.submit(std::move(request));
 }
 
 // Time of the steps that only decode, all `batch` responses at once.
@@ -116,12 +123,12 @@ Result<Measurement> decode_once(const Bench& bench, int batch) {
   for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, args.new_tokens));
   Measurement m{0, 0, 0, 0};
   std::vector<engine::Response> finished;
-  for (double context = args.prompt_tokens; !session.inference->engine().idle();) {
-    const std::int64_t before = session.inference->engine().stats().computed_tokens;
+  for (double context = args.prompt_tokens; !bench.engine.idle();) {
+    const std::int64_t before = bench.engine.stats().computed_tokens;
     const double begin = clock.now_s();
-    RONDO_TRY(session.inference->engine().step(finished));
+    RONDO_TRY(bench.engine.step(finished));
     const double seconds = clock.now_s() - begin;
-    if (session.inference->engine().stats().computed_tokens - before != batch) continue;
+    if (bench.engine.stats().computed_tokens - before != batch) continue;
     context += 1;
     m.seconds += seconds;
     m.tokens += batch;
@@ -140,7 +147,7 @@ Result<Measurement> prefill_once(const Bench& bench, int batch) {
   const double begin = clock.now_s();
   for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, 1));
   std::vector<engine::Response> finished;
-  while (!session.inference->engine().idle()) RONDO_TRY(session.inference->engine().step(finished));
+  while (!bench.engine.idle()) RONDO_TRY(bench.engine.step(finished));
   const double tokens = 1.0 * batch * args.prompt_tokens;
   return Measurement{clock.now_s() - begin, tokens, static_cast<double>(session.model->weights().bytes()),
                      tokens * (layer_flops(spec) + attention_flops(spec, args.prompt_tokens / 2.0)) +
@@ -183,10 +190,10 @@ Result<Measurement> train_once(const Bench& bench, train::Trainer& trainer, int 
       3.0 * (rows * (layer_flops(spec) + attention_flops(spec, context)) + head_rows * head_flops(spec))};
 }
 
-std::string as_json(const Bench& bench, int batch, std::vector<Measurement> runs) {
+std::string as_json(const Bench& bench, BatchResult result, const Limits& limits) {
   const BenchArgs& args = bench.args;
   const rl::Session& session = bench.session;
-  const Limits& limits = bench.limits;
+  std::vector<Measurement>& runs = result.runs;
   std::sort(runs.begin(), runs.end(), [](const Measurement& a, const Measurement& b) {
     return a.seconds / a.tokens < b.seconds / b.tokens;
   });
@@ -197,7 +204,7 @@ std::string as_json(const Bench& bench, int batch, std::vector<Measurement> runs
                         {"dtype", kernels::dtype_name(session.model->spec().dtype)},
                         {"target", session.context.table->name},
                         {"threads", session.pool->num_threads()},
-                        {"batch", batch},
+                        {"batch", result.batch},
                         {"prompt_tokens", args.prompt_tokens},
                         {"new_tokens", args.new_tokens},
                         {"tokens_per_second", rate(median)},
@@ -207,7 +214,7 @@ std::string as_json(const Bench& bench, int batch, std::vector<Measurement> runs
                         {"flops_share", median.flops / median.seconds / limits.flops_per_second},
                         {"read_gb_per_second", limits.bytes_per_second / 1e9},
                         {"peak_gflops", limits.flops_per_second / 1e9},
-                        {"peak_memory_gb", static_cast<double>(rl::peak_memory_bytes()) / 1e9}}
+                        {"peak_memory_gb", static_cast<double>(result.peak_memory_bytes) / 1e9}}
              .dump() +
          "\n";
 }
@@ -232,21 +239,20 @@ Result<void> run_limits(const rl::Config& config, Terminal& terminal) {
 }
 
 // Whole steps, without a warm-up: the first is as a run's first.
-Result<void> run_steps(const Bench& bench, train::Trainer& trainer, Terminal& terminal) {
-  rl::Session& session = bench.session;
+Result<void> run_steps(int steps, rl::Session& session, train::Trainer& trainer, Terminal& terminal) {
   const rl::DataSection& data = session.config.data;
   RONDO_ASSIGN_CTX(const rl::PromptSet prompts,
                    rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
-  for (int step = 1; step <= bench.args.repeats; ++step) {
+  for (int step = 1; step <= steps; ++step) {
     RONDO_ASSIGN(const StepMeasurement m, measure_step(session, trainer, prompts, step));
     terminal.print(step_as_json(m, session, trainer, step));
   }
   return {};
 }
 
-Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& terminal) {
+Result<void> measure_batches(const Bench& bench, train::Trainer* trainer, std::vector<BatchResult>& results) {
   const auto once = [&](int batch) -> Result<Measurement> {
     if (bench.args.what == "decode") return decode_once(bench, batch);
     if (bench.args.what == "prefill") return prefill_once(bench, batch);
@@ -264,9 +270,19 @@ Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& 
                     batch);
       runs.push_back(m);
     }
-    terminal.print(as_json(bench, batch, std::move(runs)));
+    results.push_back({batch, std::move(runs), rl::peak_memory_bytes()});
   }
   return {};
+}
+
+// The limits come last: the buffer that measures bandwidth would be part of the peak memory.
+Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& terminal) {
+  std::vector<BatchResult> results;
+  const Result<void> outcome = measure_batches(bench, trainer, results);
+  const kernels::Context& context = bench.session.context;
+  const Limits limits{kernels::measure_read_bandwidth(context), kernels::measure_fma_peak(context)};
+  for (BatchResult& result : results) terminal.print(as_json(bench, std::move(result), limits));
+  return outcome;
 }
 
 Result<void> run(const BenchArgs& args, Terminal& terminal) {
@@ -281,17 +297,18 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
   }
   RONDO_ASSIGN(const auto session, rl::Session::open(config));
   if (args.what == "rollout") return bench_rollout(*session, args.policies, args.repeats, terminal);
-  const Limits limits{kernels::measure_read_bandwidth(session->context),
-                      kernels::measure_fma_peak(session->context)};
-  const Bench bench{args, *session, limits, std::move(prompts)};
   std::unique_ptr<train::Trainer> trainer;
   if (args.what == "train" || args.what == "step") {
     RONDO_ASSIGN(trainer,
                  train::Trainer::create(config.train, *session->model, *session->weights, session->context));
     session->weights.reset();  // as training does: the masters are in the trainer now
   }
-  if (args.what == "step") return run_steps(bench, *trainer, terminal);
-  return run_batches(bench, trainer.get(), terminal);
+  if (args.what == "step") return run_steps(args.repeats, *session, *trainer, terminal);
+  // The instances of a session step their engines on threads of their own; an engine has one owner.
+  session->inference.reset();
+  RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, *session->model,
+                                                         session->tokenizer.get(), session->context));
+  return run_batches({args, *session, *engine, std::move(prompts)}, trainer.get(), terminal);
 }
 
 }  // namespace
