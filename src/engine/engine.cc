@@ -67,7 +67,9 @@ std::int32_t Engine::stored_tokens(Request& request) {
     whole = whole && image->first_block == end && image->intact();
     end = image->end_block();
   }
-  if (whole) return request.stored.back()->num_tokens;
+  const std::int32_t num_tokens = request.stored.back()->num_tokens;
+  const auto known = static_cast<std::int32_t>(request.prompt->size() + request.progress.tokens.size());
+  if (whole && num_tokens < known && kv::blocks_for(num_tokens) == end) return num_tokens;
   ++num_damaged_images_;
   request.stored.clear();
   return 0;

@@ -1,6 +1,7 @@
 #include "rollout/kv_store.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -59,7 +60,25 @@ void remove_quietly(const fs::path& path) {
 
 }  // namespace
 
-KvStore::KvStore(fs::path folder) : folder_(std::move(folder)) {}
+KvStore::KvStore(fs::path folder) : parent_(std::move(folder)) {}
+
+KvStore::~KvStore() {
+  clear();
+  std::error_code ignored;
+  if (!folder_.empty()) fs::remove(folder_, ignored);
+}
+
+// Whoever creates a folder owns it; a folder that cannot be made is an error of the first write.
+void KvStore::make_own_folder() {
+  if (!folder_.empty()) return;
+  std::error_code error;
+  fs::create_directories(parent_, error);
+  for (int attempt = 0; folder_.empty(); ++attempt) {
+    fs::path candidate = parent_ / fmt::format("store_{}_{}", ::getpid(), attempt);
+    const bool created = fs::create_directory(candidate, error);
+    if (created || error || attempt == 1000) folder_ = std::move(candidate);
+  }
+}
 
 fs::path KvStore::file_of(RequestId request) const {
   return folder_ / fmt::format("request_{}.kv", request.value());
@@ -79,8 +98,7 @@ Result<void> KvStore::move_to_disk(RequestId request) {
     ++num_lost_;
     return fail(Code::kNotFound, "the KV of request {} was lost on its way", request);
   }
-  std::error_code ignored;
-  fs::create_directories(folder_, ignored);
+  make_own_folder();
   if (Result<void> written = write_image(file_of(request), *image); !written) {
     drop(request);
     remove_quietly(file_of(request));

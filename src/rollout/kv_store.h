@@ -19,11 +19,12 @@ namespace rondo::rollout {
 /// never an error of the run. One owner thread; parcels may be filled by others.
 class KvStore final {
  public:
-  /// Files go to `folder`, which is made when first needed and emptied of this store's files at the end.
+  /// Files go to a new folder of this store's own below `folder`, made when first needed and removed at the
+  /// end: no other store, nor what one has left behind, is ever read or touched.
   explicit KvStore(std::filesystem::path folder);
   KvStore(const KvStore&) = delete;
   KvStore& operator=(const KvStore&) = delete;
-  ~KvStore() { clear(); }
+  ~KvStore();
 
   /// To host memory.
   void put(RequestId request, std::shared_ptr<Parcel> parcel);
@@ -44,8 +45,10 @@ class KvStore final {
     std::shared_ptr<Parcel> parcel;  // null: on disk
   };
   std::filesystem::path file_of(RequestId request) const;
+  void make_own_folder();
 
-  std::filesystem::path folder_;
+  std::filesystem::path parent_;
+  std::filesystem::path folder_;  // its own; empty until it is made
   std::unordered_map<RequestId, Entry> entries_;
   std::int64_t bytes_written_ = 0;
   std::int64_t num_lost_ = 0;
