@@ -49,7 +49,7 @@ Result<void> run(const ConfigArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rollout::StepCost cost,
                rl::load_or_measure_step_cost(config, *session->model, context.table->name, threads, *engine));
   terminal.print(as_table(cost));
-  terminal.print(fmt::format("kept in {}\n", file.string()));
+  if (std::filesystem::exists(file, ignored)) terminal.print(fmt::format("kept in {}\n", file.string()));
   return {};
 }
 

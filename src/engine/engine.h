@@ -95,9 +95,11 @@ class Engine final {
     template <class V>
     void visit(V& v) {
       v.field("kv_memory", kv_memory,
-              "Memory of the KV pool. A response that can never fit is refused; when the pool is full, the "
-              "newest "
-              "responses wait and are computed again.");
+              "Memory of the KV pool of each instance. A response that can never fit is refused. Policies "
+              "that work "
+              "in chunks start only what fits; under group_round_robin the newest responses wait when the "
+              "pool is "
+              "full, and are computed again.");
       v.section("batch", batch, "Continuous batching.");
     }
   };
