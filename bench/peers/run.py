@@ -193,6 +193,7 @@ def measure_inference(session, results, section, model):
             results.not_available[peer] = str(error)
         finally:
             driver.close()
+            results.write(session.out / f"{section}.json")  # what a later failure must not lose
 
 
 def random_model(session):
@@ -260,6 +261,7 @@ def run_train(session):
                     results.not_available[peer] = str(error)
                 finally:
                     driver.close()
+                    results.write(session.out / "train.json")  # what a later failure must not lose
     session.finish("train", results)
 
 

@@ -54,6 +54,7 @@ struct BatchResult {
 std::vector<Token> random_tokens(const rl::Session& session, std::uint32_t stream, int count) {
   const Rng rng(session.config.trainer.seed, RngPurpose::kInit);
   std::vector<Token> tokens;
+  tokens.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i)
     tokens.push_back(static_cast<Token>(rng.below({.step = stream, .position = static_cast<std::uint32_t>(i)},
                                                   static_cast<std::uint64_t>(session.model->spec().vocab))));
@@ -278,7 +279,7 @@ Result<void> measure_batches(const Bench& bench, train::Trainer* trainer, std::v
 // The limits come last: the buffer that measures bandwidth would be part of the peak memory.
 Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& terminal) {
   std::vector<BatchResult> results;
-  const Result<void> outcome = measure_batches(bench, trainer, results);
+  Result<void> outcome = measure_batches(bench, trainer, results);
   const kernels::Context& context = bench.session.context;
   const Limits limits{kernels::measure_read_bandwidth(context), kernels::measure_fma_peak(context)};
   for (BatchResult& result : results) terminal.print(as_json(bench, std::move(result), limits));
