@@ -69,6 +69,13 @@ void TraceWriter::flow(std::string_view name, Lane from, std::int64_t from_ns, L
                           label, at(to, to_ns)));
 }
 
+void TraceWriter::counter(Lane lane, std::string_view name, std::int64_t time_ns, double value) {
+  const std::string number = json_number(value);
+  const std::lock_guard lock(mutex_);
+  write_event(fmt::format("{{\"ph\":\"C\",\"name\":{},{},\"args\":{{\"value\":{}}}}}", json_string(name),
+                          at(lane, time_ns), number));
+}
+
 Result<void> TraceWriter::finish() {
   const std::lock_guard lock(mutex_);
   RONDO_CHECK(!finished_);

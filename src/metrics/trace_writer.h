@@ -1,5 +1,5 @@
 // TraceWriter: a timeline for chrome://tracing and ui.perfetto.dev, in the JSON array form of the trace event
-// format: lanes (M), complete events (X), flow arrows (s, f).
+// format: lanes (M), complete events (X), flow arrows (s, f), counters (C).
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,8 @@ class TraceWriter final {
                 std::initializer_list<Argument> arguments = {});
   /// An arrow between the boxes that hold these times.
   void flow(std::string_view name, Lane from, std::int64_t from_ns, Lane to, std::int64_t to_ns);
+  /// The value of a quantity from this time on; the curve belongs to the lane's group.
+  void counter(Lane lane, std::string_view name, std::int64_t time_ns, double value);
 
   /// Ends the document and closes the file, durably. Once; no events afterwards.
   Result<void> finish();

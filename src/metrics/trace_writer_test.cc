@@ -60,6 +60,16 @@ TEST(TraceWriterTest, TimesBeforeTheOriginAreNegative) {
   EXPECT_EQ(read_trace(path)[2]["ts"], -1.5);
 }
 
+TEST(TraceWriterTest, CountersBelongToTheGroup) {
+  const fs::path path = scratch("counter.json");
+  auto trace = TraceWriter::create(path, 1'000);
+  ASSERT_TRUE(trace);
+  (*trace)->counter((*trace)->add_lane("engine", "row 0"), "KV", 3'000, 0.5);
+  ASSERT_TRUE((*trace)->finish());
+  EXPECT_EQ(read_trace(path)[2],
+            Json::parse(R"({"ph":"C","name":"KV","pid":0,"tid":1,"ts":2.0,"args":{"value":0.5}})"));
+}
+
 TEST(TraceWriterTest, EmptyTraceIsAnEmptyArray) {
   const fs::path path = scratch("empty.json");
   ASSERT_TRUE((*TraceWriter::create(path, 0))->finish());
