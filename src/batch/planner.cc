@@ -152,6 +152,11 @@ std::optional<Finished> Planner::cancel(RequestId id) {
   return roster_.remove(*slot, FinishReason::kCancelled);
 }
 
+void Planner::drop_prompt(GroupId group) {
+  roster_.drop_prompt(group);
+  ++version_;
+}
+
 void Planner::drop_kv() {
   roster_.drop_kv();
   ++version_;

@@ -94,6 +94,9 @@ class Planner final {
   /// finished).
   std::optional<Finished> cancel(RequestId id);
 
+  /// The group's prompt need not be kept for further samples any more (SequenceSpec::keep_prompt).
+  void drop_prompt(GroupId group);
+
   /// For new weights: all KV is void. Residents wait to be recomputed, keeping their tokens.
   void drop_kv();
 

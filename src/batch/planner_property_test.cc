@@ -27,7 +27,8 @@ struct Weather {
   int cancel_period = 0;   // 0: never
   int drop_period = 0;     // 0: never
   int draft_percent = 0;
-  int max_chunk = 0;  // 0: no chunks
+  int max_chunk = 0;     // 0: no chunks
+  int keep_percent = 0;  // of samples whose group keeps its prompt
 };
 
 int draw(int low, int high) {
@@ -72,7 +73,7 @@ std::unique_ptr<Planner> draw_planner(const Load& load) {
 }
 
 // Runs `load` to its end; false as soon as something is wrong.
-bool run(FakeEngine& engine, const Planner& planner, const Load& load, const Weather& weather) {
+bool run(FakeEngine& engine, Planner& planner, const Load& load, const Weather& weather) {
   std::mt19937_64 random(weather.seed);
   const auto happens = [&random](int period) {
     return period > 0 && random() % static_cast<std::uint64_t>(period) == 0;
@@ -83,10 +84,14 @@ bool run(FakeEngine& engine, const Planner& planner, const Load& load, const Wea
       load.max_tokens * (weather.drop_period > 0 || weather.max_chunk > 0 ? 30 : 1);
   while (next < load.specs.size() || planner.num_live() > 0) {
     while (next < load.specs.size() && (weather.arrival_period == 0 || happens(weather.arrival_period))) {
-      engine.add(load.specs[next++]);
+      SequenceSpec spec = load.specs[next++];
+      spec.keep_prompt = static_cast<int>(random() % 100) < weather.keep_percent;
+      engine.add(std::move(spec));
     }
     if (happens(weather.cancel_period)) engine.cancel(RequestId(static_cast<std::int64_t>(random() % 40)));
     if (happens(weather.drop_period)) engine.drop_kv();
+    if (weather.keep_percent > 0 && happens(100))
+      planner.drop_prompt(GroupId(static_cast<int>(random() % 7)));
     num_busy_steps += planner.num_live() > 0 ? 1 : 0;
     engine.step();
     if (engine.failed()) return false;
@@ -95,6 +100,7 @@ bool run(FakeEngine& engine, const Planner& planner, const Load& load, const Wea
       return false;
     }
   }
+  for (int g = 0; g < 7; ++g) planner.drop_prompt(GroupId(g));
   const auto& pool = planner.roster().pool();
   EXPECT_EQ(pool.num_free(), pool.num_blocks()) << "blocks leaked";
   EXPECT_EQ(engine.finished().size(), load.specs.size());
@@ -154,6 +160,7 @@ TEST(PlannerPropertyTest, ChunksMovesAndDraftsChangeNoToken) {
       Weather weather = draw_weather();
       weather.draft_percent = draw(0, 101);
       weather.max_chunk = variant == 0 ? 0 : draw(1, 200);
+      weather.keep_percent = variant == 1 ? 50 : 0;
       weather.drop_period = variant == 2 ? draw(60, 200) : 0;
       const auto planner = draw_planner(load);
       FakeEngine engine(*planner, behaviour(load, weather));

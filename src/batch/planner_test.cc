@@ -263,6 +263,29 @@ TEST_F(PlannerTest, KeptPromptMakesNoRoomForTheOneThatTakesItOver) {
   EXPECT_THAT(spans_of(step()), ElementsAre("3:59-128!"));
 }
 
+TEST_F(PlannerTest, AKeptPromptOutlivesItsSamplesUntilItIsDropped) {
+  make(300, 2, 6);
+  for (std::int64_t id = 1; id < 4; ++id) {
+    ASSERT_TRUE(planner_->add({.id = RequestId(id),
+                               .group = GroupId(50),
+                               .prompt = prompt_of(100),
+                               .max_new_tokens = 1,
+                               .keep_prompt = true}));
+    EXPECT_EQ(spans_of(step()).back(), std::to_string(id) + (id == 1 ? ":0-100!" : ":99-100!"));
+    EXPECT_EQ(planner_->num_live(), 0);
+    EXPECT_EQ(planner_->roster().pool().num_free(), 4);
+  }
+  EXPECT_FALSE(planner_->add({.id = RequestId(9), .group = GroupId(50), .prompt = prompt_of(9)}))
+      << "the kept prompt is another one";
+  planner_->drop_prompt(GroupId(50));
+  planner_->drop_prompt(GroupId(51));
+  planner_->check_invariants();
+  EXPECT_EQ(planner_->roster().pool().num_free(), 6);
+  add(5, 100, 1, 50);
+  EXPECT_EQ(spans_of(step()).back(), "5:0-100!");
+  EXPECT_EQ(planner_->roster().pool().num_free(), 6);
+}
+
 TEST_F(PlannerTest, DropKvMakesAllWaitAndRecompute) {
   make(300, 8, 16);
   add(1, 10, 9, 50);

@@ -36,6 +36,21 @@ std::optional<Slot> Roster::find(RequestId id) const {
   return it == by_id_.end() ? std::nullopt : std::optional(it->second);
 }
 
+PromptBlocks Roster::prompt_blocks(GroupId id) const {
+  const auto group = groups_.find(id);
+  if (group == groups_.end()) return {};
+  const kv::SharedPrefix prefix(static_cast<std::int32_t>(group->second.prompt->size()));
+  const auto count = static_cast<std::size_t>(prefix.num_blocks());
+  if (const kv::BlockTable* cached = prefixes_.find(id)) {
+    return {.blocks = cached->blocks().first(count), .num_tokens = prefix.num_tokens};
+  }
+  for (const Slot slot : group->second.residents) {
+    if (!sequence(slot).has_shared_prefix()) continue;
+    return {.blocks = sequence(slot).table().blocks().first(count), .num_tokens = prefix.num_tokens};
+  }
+  return {};
+}
+
 Result<void> Roster::check_spec(const SequenceSpec& spec) const {
   if (spec.prompt == nullptr || spec.prompt->empty()) {
     return fail(Code::kInvalidArgument, "request {}: the prompt is empty; give at least one token", spec.id);
@@ -91,7 +106,9 @@ Slot Roster::take_slot(Sequence sequence) {
 Result<Slot> Roster::add(SequenceSpec spec) {
   RONDO_TRY(check_spec(spec));
   Group& group = groups_[spec.group];
-  if (group.num_live++ == 0) group.prompt = spec.prompt;
+  ++group.num_live;
+  group.keeps_prompt |= spec.keep_prompt;
+  if (group.prompt == nullptr) group.prompt = spec.prompt;
   spec.prompt = group.prompt;  // one copy per group
   const RequestId id = spec.id;
   const std::int64_t arrival = next_arrival_++;
@@ -178,13 +195,26 @@ void Roster::resume(Slot slot, std::int32_t chunk_tokens) {
 
 void Roster::evict_prefix(GroupId group) {
   prefixes_.take(group);
+  forget_if_unused(group);
+}
+
+void Roster::drop_prompt(GroupId id) {
+  const auto group = groups_.find(id);
+  if (group == groups_.end()) return;
+  group->second.keeps_prompt = false;
+  if (group->second.num_live == 0) evict_prefix(id);
+}
+
+// A group stays while a sample is live or its prompt is in the cache.
+void Roster::forget_if_unused(GroupId group) {
+  if (groups_.at(group).num_live == 0 && prefixes_.find(group) == nullptr) groups_.erase(group);
 }
 
 bool Roster::keeps_prefix(const Sequence& leaving) const {
   const Group& group = groups_.at(leaving.spec().group);
   const bool siblings_wait = group.num_live > static_cast<std::int32_t>(group.residents.size());
   return leaving.has_shared_prefix() && leaving.num_prompt() > 1 && group.residents.size() == 1 &&
-         siblings_wait;
+         (siblings_wait || group.keeps_prompt);
 }
 
 Finished Roster::remove(Slot slot, FinishReason reason) {
@@ -206,17 +236,17 @@ Finished Roster::remove(Slot slot, FinishReason reason) {
   Finished finished{sequence.spec().id, slot, reason, sequence.take_response()};
   slots_[index(slot)].reset();
   free_slots_.push_back(slot);
-  if (--groups_.at(group).num_live == 0) {
-    groups_.erase(group);
-    if (prefixes_.find(group) != nullptr) evict_prefix(group);
-  }
+  Group& rest = groups_.at(group);
+  const bool is_cached = prefixes_.find(group) != nullptr;
+  if (--rest.num_live == 0 && is_cached && !rest.keeps_prompt) prefixes_.take(group);
+  forget_if_unused(group);
   return finished;
 }
 
 void Roster::drop_kv() {
   while (!residents_.empty()) preempt(residents_.back());
   while (!parked_.empty()) evict_parked(parked_.back());
-  prefixes_.clear();
+  while (!prefixes_.entries().empty()) evict_prefix(prefixes_.entries().back().group);
   for (std::optional<Sequence>& sequence : slots_) {
     if (sequence) sequence->forget_stored();
   }
@@ -280,7 +310,7 @@ void Roster::check_groups() const {
   std::int32_t num_live = 0;
   std::size_t num_residents = 0;
   for (const auto& [id, group] : groups_) {
-    RONDO_CHECK_GE(group.num_live, 1);
+    if (group.num_live == 0) RONDO_CHECK(group.keeps_prompt && prefixes_.find(id) != nullptr);
     num_live += group.num_live;
     num_residents += group.residents.size();
     const auto num_computing = std::ranges::count_if(

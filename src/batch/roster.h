@@ -17,11 +17,13 @@
 
 namespace rondo::batch {
 
-/// The live samples of one prompt. Its KV is in at most one of three places: being computed by one resident
-/// sample, held by resident samples that have it, or in the prefix cache.
+/// The live samples of one prompt, or one that is kept for samples to come. Its KV is in at most one of three
+/// places: being computed by one resident sample, held by resident samples that have it, or in the prefix
+/// cache.
 struct Group {
   std::shared_ptr<const std::vector<Token>> prompt;
   std::int32_t num_live = 0;
+  bool keeps_prompt = false;    // a sample asked for it
   std::vector<Slot> residents;  // those that hold blocks, parked ones too
 };
 
@@ -33,6 +35,13 @@ struct Admission {
   std::int32_t num_shared_tokens = 0;  // positions that are in them or in the copied tail
   std::int32_t num_ready_tokens = 0;   // positions that it need not compute, restored ones too
   bool takes_cached_prefix = false;    // the group's cache entry, tail included, becomes the sequence's
+};
+
+/// Where a group's prompt lies, but for its last position.
+struct PromptBlocks {
+  std::span<const BlockId> blocks;
+  std::int32_t num_tokens = 0;
+  bool empty() const { return blocks.empty(); }
 };
 
 /// Keeps the state that plans are made from, and makes each single change to it.
@@ -56,6 +65,9 @@ class Roster final {
   /// Sequences that wait for blocks, by arrival.
   const std::map<std::int64_t, Slot>& waiting() const { return waiting_; }
   std::optional<Slot> find(RequestId id) const;
+  /// The blocks that hold the group's prompt; empty if it is not computed, or has one token. Valid until the
+  /// next change.
+  PromptBlocks prompt_blocks(GroupId group) const;
   std::int32_t num_live() const { return static_cast<std::int32_t>(by_id_.size()); }
 
   /// Queues a sequence, or says why it can never run here.
@@ -76,9 +88,12 @@ class Roster final {
   void evict_parked(Slot slot);
   /// A parked sequence goes on at its place by arrival: it runs if it holds blocks, else it waits for them.
   void resume(Slot slot, std::int32_t chunk_tokens);
+  /// The group's blocks in the prefix cache are free.
   void evict_prefix(GroupId group);
+  /// The group's prompt is no longer kept beyond its live samples.
+  void drop_prompt(GroupId group);
   /// Takes a sequence out. The blocks of its prompt stay in the cache if it was their last holder and
-  /// siblings wait.
+  /// siblings wait, or the group keeps its prompt: then until they are evicted or dropped.
   Finished remove(Slot slot, FinishReason reason);
   /// All KV is void: every resident is preempted, every parked one evicted, and the cache cleared.
   void drop_kv();
@@ -93,6 +108,7 @@ class Roster final {
   void insert_resident(Slot slot);
   kv::BlockTable take_blocks(Slot slot);
   bool keeps_prefix(const Sequence& leaving) const;
+  void forget_if_unused(GroupId group);
   void check_blocks() const;
   void check_groups() const;
 

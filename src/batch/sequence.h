@@ -27,6 +27,7 @@ struct SequenceSpec {
   std::int32_t chunk_tokens = 0;     // new tokens after which it parks; 0: never
   std::vector<Token> response = {};  // the tokens that it has already, from an earlier chunk elsewhere
   std::int32_t num_stored = 0;  // the engine can restore the KV of positions [0, num_stored) at admission
+  bool keep_prompt = false;     // the prompt's KV outlives the group's last live sample, see Roster::remove()
 };
 
 enum class FinishReason { kStopToken, kStopString, kLength, kCancelled };

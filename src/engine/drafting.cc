@@ -18,12 +18,12 @@ Drafting::Drafting(const Config& config, const rollout::StepCost& cost,
 }
 
 rollout::DraftClass Drafting::class_of(RequestId request) const {
-  const auto it = classes_.find(request);
-  return it == classes_.end() ? rollout::DraftClass{} : it->second;
+  const auto it = members_.find(request);
+  return it == members_.end() ? rollout::DraftClass{} : it->second.draft_class;
 }
 
-void Drafting::begin(RequestId request, const rollout::DraftClass& draft_class) {
-  classes_[request] = draft_class;
+void Drafting::begin(RequestId request, GroupId group, const rollout::DraftClass& draft_class) {
+  members_[request] = {group, draft_class};
 }
 
 void Drafting::propose(std::span<const DraftContext> contexts, batch::Drafts& drafts) {
@@ -67,12 +67,17 @@ void Drafting::observe(std::span<const batch::Planner::Verdict> verdicts) {
 
 void Drafting::end(RequestId request, GroupId group, std::span<const Token> response) {
   client_->own_tokens(group, request, response);
-  classes_.erase(request);
+  members_.erase(request);
+}
+
+void Drafting::forget_group(GroupId group) {
+  client_->forget_group(group);
+  std::erase_if(members_, [group](const auto& entry) { return entry.second.group == group; });
 }
 
 void Drafting::drop_all() {
   client_->drop_all(PolicyVersion(++version_));
-  classes_.clear();
+  members_.clear();
 }
 
 }  // namespace rondo::engine

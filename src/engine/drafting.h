@@ -33,13 +33,15 @@ class Drafting final {
                                                   batch::DraftTransport& transport);
 
   /// A chunk of this request starts here.
-  void begin(RequestId request, const rollout::DraftClass& draft_class);
+  void begin(RequestId request, GroupId group, const rollout::DraftClass& draft_class);
   /// As Drafter.
   void propose(std::span<const DraftContext> contexts, batch::Drafts& drafts);
   /// After each step: how its drafts fared.
   void observe(std::span<const batch::Planner::Verdict> verdicts);
   /// The response is whole.
   void end(RequestId request, GroupId group, std::span<const Token> response);
+  /// The group is complete.
+  void forget_group(GroupId group);
   /// New weights.
   void drop_all();
 
@@ -49,10 +51,15 @@ class Drafting final {
   Drafting(const Config& config, const rollout::StepCost& cost, std::unique_ptr<batch::DraftClient> client);
   rollout::DraftClass class_of(RequestId request) const;
 
+  struct Member {
+    GroupId group;
+    rollout::DraftClass draft_class;
+  };
+
   Config config_;
   std::unique_ptr<batch::DraftClient> client_;
   rollout::DraftLengthPlanner lengths_;
-  std::unordered_map<RequestId, rollout::DraftClass> classes_;
+  std::unordered_map<RequestId, Member> members_;  // that have run here, of groups not yet complete
   std::int64_t version_ = 0;
   // Of the present step.
   std::vector<batch::DraftQuery> queries_;

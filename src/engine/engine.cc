@@ -85,7 +85,8 @@ Result<void> Engine::submit(Request request) {
                               .sample = static_cast<std::int32_t>(request.counter.sample),
                               .chunk_tokens = request.chunk_tokens,
                               .response = request.progress.tokens,
-                              .num_stored = stored_tokens(request)}));
+                              .num_stored = stored_tokens(request),
+                              .keep_prompt = request.keep_prompt}));
   if (static_cast<std::size_t>(slot.value()) >= live_.size())
     live_.resize(static_cast<std::size_t>(slot.value()) + 1);
   Live& state = live(slot);
@@ -130,14 +131,26 @@ std::shared_ptr<const kv::Image> Engine::export_kv(RequestId id, std::int32_t fi
   const auto filled = static_cast<std::int32_t>(kv::blocks_for(sequence.num_computed()));
   const std::int32_t end = end_block < 0 ? filled : end_block;
   RONDO_CHECK(first_block < end && end <= filled);
+  const auto first = static_cast<std::size_t>(first_block);
+  return read_image(sequence.table().blocks().subspan(first, static_cast<std::size_t>(end) - first),
+                    first_block, std::min(sequence.num_computed(), end * kv::kBlockTokens));
+}
+
+std::shared_ptr<const kv::Image> Engine::export_prompt(GroupId group) const {
+  const auto prompt = planner_->roster().prompt_blocks(group);
+  if (prompt.empty()) return nullptr;
+  return read_image(prompt.blocks, 0, prompt.num_tokens);
+}
+
+// `blocks` as they lie here: positions up to `num_tokens` are filled.
+std::shared_ptr<const kv::Image> Engine::read_image(std::span<const BlockId> blocks, std::int32_t first_block,
+                                                    std::int32_t num_tokens) const {
   auto image = std::make_shared<kv::Image>();
   image->first_block = first_block;
-  image->num_blocks = end - first_block;
-  image->num_tokens = std::min(sequence.num_computed(), end * kv::kBlockTokens);
-  const auto count = static_cast<std::size_t>(image->num_blocks);
-  image->bytes = AlignedBuffer<std::byte>(count * KvStorage::block_bytes(model_->spec()));
-  kv_.read(sequence.table().blocks().subspan(static_cast<std::size_t>(first_block), count),
-           image->bytes.span());
+  image->num_blocks = static_cast<std::int32_t>(blocks.size());
+  image->num_tokens = num_tokens;
+  image->bytes = AlignedBuffer<std::byte>(blocks.size() * KvStorage::block_bytes(model_->spec()));
+  kv_.read(blocks, image->bytes.span());
   image->seal();
   return image;
 }

@@ -56,6 +56,9 @@ struct Request {
   // Its KV from there: images that together cover positions [0, num_tokens) without a gap, or none. One that
   // is damaged, or void because the weights changed, is computed anew.
   std::vector<std::shared_ptr<const kv::Image>> stored = {};
+  // The prompt's KV stays for later samples when the group's last one here has left, until drop_prompt() or
+  // until its blocks are needed.
+  bool keep_prompt = false;
 };
 
 /// A finished response.
@@ -134,6 +137,9 @@ class Engine final {
   /// negative; null if it holds none.
   std::shared_ptr<const kv::Image> export_kv(RequestId id, std::int32_t first_block,
                                              std::int32_t end_block = -1) const;
+  /// The KV of the group's prompt but for its last token, which every sample computes itself; null if no one
+  /// here has it computed.
+  std::shared_ptr<const kv::Image> export_prompt(GroupId group) const;
   /// Ends a request here, to go on elsewhere; nullopt if it is not live.
   std::optional<Progress> take(RequestId id);
 
@@ -141,6 +147,11 @@ class Engine final {
   void set_drafter(Drafter drafter) { drafter_ = std::move(drafter); }
   /// Requests whose stored KV was damaged.
   std::int64_t num_damaged_images() const { return num_damaged_images_; }
+
+  /// No further samples of the group are to come (Request::keep_prompt).
+  void drop_prompt(GroupId group) { planner_->drop_prompt(group); }
+  /// Groups whose prompt is kept although nothing of them is here.
+  std::size_t num_kept_prompts() const { return planner_->roster().prefixes().entries().size(); }
 
   /// For new weights: everything computed from the old ones is void. Live requests keep their tokens.
   void drop_kv();
@@ -172,6 +183,8 @@ class Engine final {
 
   Live& live(batch::Slot slot) { return live_[static_cast<std::size_t>(slot.value())]; }
   std::int32_t stored_tokens(Request& request);
+  std::shared_ptr<const kv::Image> read_image(std::span<const BlockId> blocks, std::int32_t first_block,
+                                              std::int32_t num_tokens) const;
   void make_drafts();
   void restore_kv();
   void gather_spans();

@@ -205,6 +205,37 @@ TEST(EngineChunkTest, ChunksMovesAndDraftsOnSeveralEnginesChangeNoBit) {
   EXPECT_GT(sums.damaged, 10);
 }
 
+// Samples of one group that come with all of their KV: the prompt's full blocks are put back once.
+TEST(EngineChunkTest, AMovedPromptIsRestoredOnceForAllSamples) {
+  const Scene scene = make_scene(2);
+  const std::vector<Token> prompt(3 * kv::kBlockTokens + 5, 1);
+  std::vector<Request> requests;
+  for (int i = 0; i < 4; ++i) {
+    requests.push_back(simple_request(i, prompt, 40));
+    requests.back().group = GroupId(0);
+    requests.back().counter.sample = static_cast<std::uint32_t>(i);
+  }
+  const Responses expected = run_all(*scene.model, {}, requests);
+  TestEngine one(*scene.model, {}), two(*scene.model, {});
+  for (Request request : requests) {
+    request.chunk_tokens = 10;
+    ASSERT_TRUE(one->submit(request));
+  }
+  std::vector<Response> finished;
+  while (!one->idle()) ASSERT_TRUE(one->step(finished));
+  for (Request request : requests) {
+    request.stored.push_back(one->export_kv(request.id, 0));
+    request.progress = one->take(request.id).value();
+    ASSERT_TRUE(two->submit(request));
+  }
+  EXPECT_EQ(difference(expected, run_to_end(two)), "");
+  const std::int64_t num_prompt = std::ssize(prompt);
+  const std::int64_t own = 9;  // of the ten tokens of a chunk all but the last are computed
+  EXPECT_EQ(two->stats().restored_tokens, num_prompt + own + 3 * (1 + own));
+  EXPECT_EQ(two->stats().shared_prompt_tokens, 3 * (num_prompt - 1));
+  EXPECT_EQ(two->stats().computed_tokens, 4 * 30);
+}
+
 TEST(EngineChunkTest, DroppedKvVoidsWhatWasStored) {
   const Scene scene = make_scene(1);
   TestEngine one(*scene.model, {}), two(*scene.model, {});

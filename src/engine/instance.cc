@@ -131,8 +131,8 @@ void Instance::carry_out(Command& command) {
     }
   } else if (const auto* hand_over = std::get_if<HandOver>(&command)) {
     hand_over_now(*hand_over);
-  } else if (const auto* cancel = std::get_if<Cancel>(&command)) {
-    cancel_now(cancel->request);
+  } else if (const auto* group = std::get_if<rollout::GroupOrder>(&command)) {
+    serve_group(*group);
   } else {
     engine_->drop_kv();
     if (deps_.drafting != nullptr) deps_.drafting->drop_all();
@@ -149,10 +149,11 @@ void Instance::start_arrived() {
 // A request that is parked here goes on; any other one is new to this engine.
 void Instance::start(const rollout::ChunkOrder& order) {
   began_ns_[order.request] = deps_.clock->now_ns();
-  if (deps_.drafting != nullptr) deps_.drafting->begin(order.request, order.draft_class);
+  if (deps_.drafting != nullptr) deps_.drafting->begin(order.request, order.group, order.draft_class);
   if (engine_->resume(order.request, order.max_tokens)) return;
   Request request = deps_.responses->request(order.request);
   request.chunk_tokens = order.max_tokens;
+  request.keep_prompt = true;  // the scheduler counts on it, and says when it need not be
   if (order.kv != nullptr && order.kv->image() != nullptr) request.stored.push_back(order.kv->image());
   if (const Result<void> submitted = engine_->submit(std::move(request)); !submitted) {
     began_ns_.erase(order.request);
@@ -166,12 +167,18 @@ void Instance::start(const rollout::ChunkOrder& order) {
 void Instance::hand_over_now(const HandOver& order) {
   if (order.parcel != nullptr) order.parcel->fill(engine_->export_kv(order.request, 0));
   engine_->cancel(order.request);
+  began_ns_.erase(order.request);
+  std::erase_if(awaiting_kv_, [&order](const auto& waiting) { return waiting.request == order.request; });
 }
 
-void Instance::cancel_now(RequestId request) {
-  engine_->cancel(request);
-  began_ns_.erase(request);
-  std::erase_if(awaiting_kv_, [request](const auto& order) { return order.request == request; });
+void Instance::serve_group(const rollout::GroupOrder& order) {
+  using Kind = rollout::GroupOrder::Kind;
+  if (order.kind == Kind::kCopyPrompt) {
+    order.parcel->fill(engine_->export_prompt(order.group));
+    return;
+  }
+  engine_->drop_prompt(order.group);
+  if (order.kind == Kind::kForget && deps_.drafting != nullptr) deps_.drafting->forget_group(order.group);
 }
 
 void Instance::learn() {

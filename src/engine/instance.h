@@ -48,7 +48,7 @@ class Instance final : public rollout::EngineClient {
   void hand_over(RequestId request, std::shared_ptr<rollout::Parcel> parcel) override {
     send(HandOver{request, std::move(parcel)});
   }
-  void cancel(RequestId request) override { send(Cancel{request}); }
+  void group_order(rollout::GroupOrder order) override { send(std::move(order)); }
   void drop_kv() override { send(DropKv{}); }
   void settle() override;
   std::int64_t heartbeat() const override { return heartbeat_.load(std::memory_order_relaxed); }
@@ -64,11 +64,8 @@ class Instance final : public rollout::EngineClient {
     RequestId request;
     std::shared_ptr<rollout::Parcel> parcel;
   };
-  struct Cancel {
-    RequestId request;
-  };
   struct DropKv {};
-  using Command = std::variant<rollout::ChunkOrder, HandOver, Cancel, DropKv>;
+  using Command = std::variant<rollout::ChunkOrder, HandOver, rollout::GroupOrder, DropKv>;
 
   Instance(const rollout::InstanceSpec& spec, std::unique_ptr<Engine> engine, Deps deps);
   void send(Command command);
@@ -81,7 +78,7 @@ class Instance final : public rollout::EngineClient {
   void report_failure(const Status& status);
   void learn();
   void hand_over_now(const HandOver& order);
-  void cancel_now(RequestId request);
+  void serve_group(const rollout::GroupOrder& order);
   void report();
   void report_end(rollout::InstanceEvent::Kind kind, RequestId request, std::int32_t total_tokens);
 

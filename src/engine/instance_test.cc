@@ -15,6 +15,8 @@
 #include "base/check.h"
 #include "engine/workload.h"
 #include "rollout/dispatcher.h"
+#include "rollout/draft_server.h"
+#include "rollout/local_draft_transport.h"
 
 namespace rondo::engine {
 namespace {
@@ -31,6 +33,7 @@ struct Setting {
   std::int64_t disk_blocks = 0;
   int timeout_s = 60;
   int threads = 1;
+  bool draft = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const Setting& s) {
@@ -97,7 +100,8 @@ class TestRollout final {
         .instances = {},
         .events = &events_,
         .store = std::make_unique<rollout::KvStore>(folder_),
-        .clock = &clock_};
+        .clock = &clock_,
+        .drafts = setting.draft ? draft_server_.get() : nullptr};
     for (int i = 0; i < setting.instances; ++i) {
       teams_.push_back(std::make_unique<testing::Compute>(setting.threads, "auto"));
       Instance::Deps own{.model = &scene.model(),
@@ -105,6 +109,7 @@ class TestRollout final {
                          .responses = &responses_,
                          .events = &events_,
                          .clock = &clock_};
+      if (setting.draft) own.drafting = make_drafting();
       if (before_step) own.before_step = [=](std::int64_t step) { return before_step(i, step); };
       instances_.push_back(Instance::create(InstanceId(i), config, std::move(own)).value());
       deps.instances.push_back(instances_.back().get());
@@ -131,21 +136,43 @@ class TestRollout final {
   }
 
   rollout::Dispatcher& dispatcher() { return *dispatcher_; }
+  const rollout::DraftServer& draft_server() const { return *draft_server_; }
+  /// Of each instance, while nothing runs.
+  std::span<const Drafting* const> draftings() const { return draftings_; }
+  std::span<const std::unique_ptr<Instance>> instances() const { return instances_; }
   batch::Planner::Stats stats() const {
     batch::Planner::Stats sum;
     for (const auto& instance : instances_) {
       sum.preemptions += instance->stats().preemptions;
       sum.evicted_parked += instance->stats().evicted_parked;
       sum.restored_tokens += instance->stats().restored_tokens;
+      sum.shared_prompt_tokens += instance->stats().shared_prompt_tokens;
+      sum.evicted_prefixes += instance->stats().evicted_prefixes;
+      sum.drafted_tokens += instance->stats().drafted_tokens;
     }
     return sum;
   }
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  // Drafts cost nothing, so there are always some.
+  std::unique_ptr<Drafting> make_drafting() {
+    const auto cost =
+        rollout::StepCost::create({.batches = {1.0}, .gammas = {0.0, 8.0}, .contexts = {1.0}}, {1.0, 1.0});
+    transports_.push_back(std::make_unique<rollout::LocalDraftTransport>(*draft_server_));
+    Drafting::Config config;
+    config.client.append_batch = config.client.fetch_period = 4;
+    auto drafting = Drafting::create(config, cost.value(), *transports_.back()).value();
+    draftings_.push_back(drafting.get());
+    return drafting;
+  }
+
   const RolloutScene& scene_;
   std::filesystem::path folder_;
   SteadyClock clock_;
+  std::unique_ptr<rollout::DraftServer> draft_server_ = rollout::DraftServer::create({}, clock_).value();
+  std::vector<std::unique_ptr<rollout::LocalDraftTransport>> transports_;
+  std::vector<const Drafting*> draftings_;
   ResponseStore responses_;
   rollout::EventQueue events_;
   std::vector<std::unique_ptr<testing::Compute>> teams_;
@@ -198,6 +225,99 @@ TEST_F(InstanceTest, ChunkedPoliciesNeverPreempt) {
     ASSERT_TRUE(rollout.run());
     EXPECT_EQ(rollout.stats().preemptions, 0);
     EXPECT_EQ(rollout.stats().evicted_parked, 0);
+  }
+}
+
+// One response at a time: between two samples of a group nothing of it is there but the kept prompt.
+TEST_F(InstanceTest, APromptIsComputedOncePerInstance) {
+  std::int64_t shared = 0;
+  for (const rollout::GroupSpec& group : groups_of(scene().requests(), scene().expected())) {
+    shared += (std::ssize(group.samples) - 1) * (group.prompt_tokens - 1);
+  }
+  for (const Policy policy : {Policy::kSeer, Policy::kFifo}) {
+    TestRollout rollout(
+        scene(),
+        {.policy = policy, .instances = 1, .chunk_tokens = 1000, .spare_blocks = 100, .max_running = 1});
+    ASSERT_TRUE(rollout.run());
+    EXPECT_EQ(rollout.stats().shared_prompt_tokens, shared);
+    EXPECT_EQ(rollout.instances()[0]->engine().num_kept_prompts(), 0U);
+  }
+}
+
+// The second instance gets the prompt's KV from the first instead of computing it.
+TEST_F(InstanceTest, APromptComesFromTheInstanceThatHasIt) {
+  const std::vector<Token> prompt(2 * kv::kBlockTokens + 3, 1);
+  std::vector<Request> requests;
+  for (int i = 0; i < 3; ++i) {
+    requests.push_back(simple_request(i, prompt, 20));
+    requests.back().group = GroupId(0);
+    requests.back().counter.sample = static_cast<std::uint32_t>(i);
+  }
+  const Responses expected = run_all(scene().model(), {}, requests);
+  ResponseStore responses;
+  rollout::EventQueue events;
+  SteadyClock clock;
+  testing::Compute compute(1, "auto");
+  const auto make = [&](int id) {
+    Instance::Deps deps{.model = &scene().model(),
+                        .context = compute.context(),
+                        .responses = &responses,
+                        .events = &events,
+                        .clock = &clock};
+    return Instance::create(InstanceId(id), {}, std::move(deps)).value();
+  };
+  const auto one = make(0), two = make(1);
+  for (const Request& request : requests) responses.add(request);
+  const auto copy_prompt = [&one] {
+    auto parcel = std::make_shared<rollout::Parcel>();
+    one->group_order({.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = parcel});
+    one->settle();
+    return parcel;
+  };
+  EXPECT_EQ(copy_prompt()->image(), nullptr) << "it is not computed yet";
+  one->run_chunk({.request = RequestId(0), .group = GroupId(0)});
+  one->settle();
+  for (int i = 1; i < 3; ++i) {
+    two->run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? copy_prompt() : nullptr});
+    two->settle();
+  }
+  EXPECT_EQ(two->stats().restored_tokens, std::ssize(prompt) - 1);
+  EXPECT_EQ(two->stats().shared_prompt_tokens, std::ssize(prompt) - 1);
+  EXPECT_EQ(two->stats().computed_tokens, 2 * 20);
+  for (const Request& request : requests) {
+    const auto id = request.id.value();
+    EXPECT_EQ(difference(expected[id], responses.take(request.id).value()), "") << id;
+  }
+}
+
+// The scheduler's books say which prompts an instance has: no engine ever gives one up by itself.
+TEST_F(InstanceTest, KeptPromptsLeaveWhenTheSchedulerSaysSo) {
+  for (const std::int32_t spare_blocks : {0, 1, 3}) {
+    TestRollout rollout(scene(), {.instances = 2, .spare_blocks = spare_blocks, .max_running = 2});
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "");
+    EXPECT_EQ(rollout.stats().evicted_prefixes, 0);
+    EXPECT_EQ(rollout.stats().preemptions, 0);
+    for (const auto& instance : rollout.instances()) EXPECT_EQ(instance->engine().num_kept_prompts(), 0U);
+  }
+}
+
+TEST_F(InstanceTest, DraftsChangeNothingAndGoWithTheirGroups) {
+  for (const Policy policy : {Policy::kSeer, Policy::kLeastAttained, Policy::kPartial}) {
+    TestRollout rollout(scene(), {.policy = policy, .instances = 3, .spare_blocks = 2, .draft = true});
+    const Result<Responses> found = rollout.run(policy == Policy::kPartial ? 3 : 0);
+    ASSERT_TRUE(found) << found.error().message();
+    for (const auto& [id, response] : found->by_id) {
+      EXPECT_EQ(difference(scene().expected()[id], response), "");
+    }
+    EXPECT_GT(rollout.stats().drafted_tokens, 0);
+    EXPECT_EQ(rollout.draft_server().num_groups(), 0U);
+    EXPECT_EQ(rollout.draft_server().memory_bytes(), 0U);
+    for (const Drafting* drafting : rollout.draftings()) {
+      EXPECT_EQ(drafting->client().num_groups(), 0U);
+      EXPECT_EQ(drafting->client().memory_bytes(), 0U);
+    }
   }
 }
 

@@ -26,7 +26,7 @@ struct SharedPrefix final {
   std::int32_t tail_slots;
 };
 
-/// Keeps the prompt blocks of groups none of whose samples holds them any more, while others still wait.
+/// Keeps the prompt blocks of groups none of whose samples holds them any more, for samples to come.
 ///
 /// Does not decide what to keep or to drop, and knows neither tokens nor positions: a key is a group, whose
 /// prompt is fixed. Must be cleared when the weights change. One owner thread.
@@ -46,10 +46,9 @@ class PrefixCache final {
   void put(GroupId group, BlockTable table);
   /// Hands the blocks of an existing entry over.
   BlockTable take(GroupId group);
-  void clear() { entries_.clear(); }
 
  private:
-  std::vector<Entry> entries_;  // few: a group is here only while nothing of it runs
+  std::vector<Entry> entries_;  // few: a group is here only while nothing of it is on this instance
 };
 
 }  // namespace rondo::kv

@@ -88,7 +88,8 @@ Result<void> InferencePool::make_dispatcher(const Config& config) {
                                  .instances = {},
                                  .events = &events_,
                                  .store = std::make_unique<rollout::KvStore>(std::move(folder)),
-                                 .clock = &clock_};
+                                 .clock = &clock_,
+                                 .drafts = draft_server_.get()};
   for (const auto& instance : instances_) deps.instances.push_back(instance.get());
   RONDO_ASSIGN(dispatcher_, rollout::Dispatcher::create(rollout.dispatch, std::move(deps)));
   return {};

@@ -29,6 +29,7 @@ Dispatcher::Dispatcher(const Config& config, Deps deps)
       events_(deps.events),
       store_(std::move(deps.store)),
       clock_(deps.clock),
+      drafts_(deps.drafts),
       alive_(instances_.size(), true),
       pulses_(instances_.size()) {}
 
@@ -112,9 +113,12 @@ void Dispatcher::carry_out(const Assignment& assignment) {
   client(assignment.placement.instance).run_chunk(std::move(order));
 }
 
-// Prompts that no request here needs are the instance's own business: it has given them up already.
 void Dispatcher::evict(const Eviction& eviction) {
-  if (eviction.request == RequestId()) return;
+  if (eviction.request == RequestId()) {
+    client(eviction.from.instance)
+        .group_order({.kind = GroupOrder::Kind::kDropPrompt, .group = eviction.group});
+    return;
+  }
   if (eviction.from.tier == KvTier::kInstance) {
     std::shared_ptr<Parcel> parcel;
     if (eviction.to.tier != KvTier::kNone) {
@@ -133,11 +137,19 @@ void Dispatcher::evict(const Eviction& eviction) {
   }
 }
 
-// The KV that the assignment's chunk starts from, where it does not lie there already. What the store has of
-// a request is used up with this, whatever becomes of it.
+// The KV that the assignment's chunk starts from, where it does not lie there already: the request's own, or
+// of its prompt from an instance that has run a sibling. What the store has of a request is used up with
+// this, whatever becomes of it.
 std::shared_ptr<const Parcel> Dispatcher::fetch(const Assignment& assignment, const KvPlace& place) {
   const Placement& placement = assignment.placement;
-  if (place.tier == KvTier::kNone) return nullptr;
+  if (place.tier == KvTier::kNone) {
+    if (placement.source != KvSource::kMove) return nullptr;
+    auto prompt = std::make_shared<Parcel>();
+    under_way_[assignment.request] = {placement.from.instance, prompt};
+    client(placement.from.instance)
+        .group_order({.kind = GroupOrder::Kind::kCopyPrompt, .group = assignment.group, .parcel = prompt});
+    return prompt;
+  }
   if (place.tier != KvTier::kInstance) {
     std::shared_ptr<const Parcel> parcel = store_->take(assignment.request);
     return placement.source == KvSource::kMove ? parcel : nullptr;
@@ -175,6 +187,7 @@ Result<void> Dispatcher::handle(const InstanceEvent& event, const Job& job) {
   const auto it = in_flight_.find(event.request);
   if (it == in_flight_.end() || it->second.assignment.placement.instance != event.instance) return {};
   record(it->second, event);
+  const GroupId group = it->second.assignment.group;
   const std::int32_t generated = it->second.assignment.generated;
   in_flight_.erase(it);
   if (event.kind == InstanceEvent::Kind::kChunkDone) {
@@ -184,6 +197,7 @@ Result<void> Dispatcher::handle(const InstanceEvent& event, const Job& job) {
   scheduler_->finished(event.request, event.total_tokens);
   under_way_.erase(event.request);
   finish_times_.push_back(event.end_ns);
+  if (!scheduler_->requests().find(group)) group_over(group);
   return job.finished ? job.finished(event.request) : Result<void>{};
 }
 
@@ -241,16 +255,31 @@ void Dispatcher::check_pulses() {
   }
 }
 
+void Dispatcher::group_over(GroupId group) {
+  groups_over_.push_back(group);
+  if (drafts_ != nullptr) drafts_->remove_group(group);
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    if (alive_[i]) instances_[i]->group_order({.kind = GroupOrder::Kind::kForget, .group = group});
+  }
+}
+
 void Dispatcher::abandon_all() {
+  std::vector<GroupId> groups;
+  for (const auto& [group, slot] : scheduler_->requests().groups()) groups.push_back(group);
   for (const RequestId request : scheduler_->abandon()) {
     for (std::size_t i = 0; i < instances_.size(); ++i) {
-      if (alive_[i]) instances_[i]->cancel(request);
+      if (alive_[i]) instances_[i]->hand_over(request, nullptr);
     }
   }
+  for (const GroupId group : groups) group_over(group);
   in_flight_.clear();
   under_way_.clear();
   store_->clear();
   settle();
+  // A draft client that had not heard of it yet may have registered a group again.
+  for (const GroupId group : groups_over_)
+    if (drafts_ != nullptr) drafts_->remove_group(group);
+  groups_over_.clear();
 }
 
 void Dispatcher::settle() {

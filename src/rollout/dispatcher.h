@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/status.h"
+#include "rollout/draft_server.h"
 #include "rollout/engine_client.h"
 #include "rollout/event_queue.h"
 #include "rollout/kv_store.h"
@@ -59,6 +60,7 @@ class Dispatcher final {
     EventQueue* events = nullptr;          // the instances'
     std::unique_ptr<KvStore> store;
     const Clock* clock = nullptr;
+    DraftServer* drafts = nullptr;  // may be null; told which groups are over
   };
   /// Counts and times of one run().
   struct Stats {
@@ -114,6 +116,7 @@ class Dispatcher final {
   void check_pulses();
   void abandon_all();
   void settle();
+  void group_over(GroupId group);
   void finish_stats(std::int64_t begin_ns);
 
   Config config_;
@@ -122,6 +125,7 @@ class Dispatcher final {
   EventQueue* events_;
   std::unique_ptr<KvStore> store_;
   const Clock* clock_;
+  DraftServer* drafts_;
   std::vector<bool> alive_;
   std::vector<Pulse> pulses_;
   std::string last_failure_;
@@ -129,6 +133,7 @@ class Dispatcher final {
   std::unordered_map<RequestId, InstanceId> last_instance_;
   std::unordered_map<RequestId, std::pair<InstanceId, std::shared_ptr<Parcel>>> under_way_;
   std::vector<std::int64_t> finish_times_;
+  std::vector<GroupId> groups_over_;  // of this run
   std::vector<InstanceEvent> batch_;
   std::vector<ChunkRecord> records_;
   Stats stats_;

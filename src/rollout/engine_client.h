@@ -45,6 +45,18 @@ struct ChunkOrder {
   std::shared_ptr<const Parcel> kv = {};  // null: it lies here, or is to be computed
 };
 
+/// What is asked about a group rather than about one of its requests.
+struct GroupOrder {
+  enum class Kind : std::uint8_t {
+    kCopyPrompt,  // `parcel` gets the KV of the prompt, or none if it is not computed there
+    kDropPrompt,  // it need not be kept beyond the samples that are there
+    kForget       // the group is complete, or given up: neither prompt nor drafts are needed
+  };
+  Kind kind = Kind::kForget;
+  GroupId group;
+  std::shared_ptr<Parcel> parcel = {};  // of kCopyPrompt
+};
+
 /// What an instance reports.
 struct InstanceEvent {
   enum class Kind : std::uint8_t {
@@ -69,9 +81,9 @@ class EngineClient {
   virtual ~EngineClient() = default;
   virtual InstanceSpec spec() const = 0;
   virtual void run_chunk(ChunkOrder order) = 0;
-  /// A parked request leaves; `parcel`, if there is one, gets its KV.
+  /// The request leaves, if it is there; `parcel`, if there is one, gets its KV if it is parked.
   virtual void hand_over(RequestId request, std::shared_ptr<Parcel> parcel) = 0;
-  virtual void cancel(RequestId request) = 0;
+  virtual void group_order(GroupOrder order) = 0;
   /// New weights: all KV here is void. Nothing runs.
   virtual void drop_kv() = 0;
   /// Waits until all orders so far are carried out and nothing runs, or the instance has failed.
