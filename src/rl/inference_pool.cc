@@ -107,7 +107,8 @@ Result<void> InferencePool::run(const Task& task) {
     if (new_group) {
       groups.push_back({.id = GroupId(request.id.value()),
                         .prompt_tokens = static_cast<std::int32_t>(request.prompt->size()),
-                        .samples = {}});
+                        .samples = {},
+                        .is_learned = task.learns_lengths});
     }
     request.group = groups.back().id;
     groups.back().samples.push_back({.id = request.id,

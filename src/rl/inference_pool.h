@@ -38,6 +38,7 @@ class InferencePool final {
     std::span<const engine::Request> requests;        // ids 0, 1, …; those of a group stand together
     std::span<const std::int32_t> true_lengths = {};  // by id, for the oracle policies
     std::int64_t goal_groups = 0;                     // for `partial`; 0: all
+    bool learns_lengths = true;                       // what it generates is like what comes next
     const std::atomic<bool>* interrupted = nullptr;
     std::function<Result<void>(engine::Response)> finished;  // as each response ends
   };
@@ -46,6 +47,9 @@ class InferencePool final {
 
   /// New weights.
   void new_policy_version();
+  /// What the finished policy versions say of lengths, to resume with. Changes speed alone.
+  const rollout::LengthPrior& length_prior() const { return dispatcher_->scheduler().prior(); }
+  void set_length_prior(const rollout::LengthPrior& prior) { dispatcher_->set_length_prior(prior); }
   const rollout::Dispatcher& dispatcher() const { return *dispatcher_; }
   /// Sums over the instances since they were made.
   batch::Planner::Stats engine_stats() const;

@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPointer = "latest";
 constexpr std::string_view kCheckpointPrefix = "global_step_";
 constexpr const char* kStateFile = "state.safetensors";
+constexpr const char* kPriorFile = "length_prior.json";
 
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kCheckpointPrefix)) return std::nullopt;
@@ -162,7 +163,8 @@ Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, co
     if (error) return fail(Code::kIo, "cannot create {}: {}", (folder / "trainer").string(), error.message());
     RONDO_TRY(trainer.save_state(folder / "trainer" / kStateFile));
     fault::reach("checkpoint_state_written");
-    return {};
+    return write_file_durable(folder / "trainer" / kPriorFile,
+                              rollout::length_prior_json(session.inference->length_prior()));
   };
   const auto progress = [](std::string_view stage) { fault::reach(fmt::format("checkpoint_{}", stage)); };
   RONDO_ASSIGN_CTX(const fs::path folder, hf::publish_folder(checkpoints(), name, kPointer, fill, progress),
@@ -178,6 +180,17 @@ Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& train
   if (loaded) return loaded;
   return tl::unexpected<Status>(
       std::move(loaded).error().with_context(fmt::format("resuming from {}", checkpoint.folder.string())));
+}
+
+rollout::LengthPrior RunFolder::load_length_prior(const Checkpoint& checkpoint) {
+  const fs::path file = checkpoint.folder / "trainer" / kPriorFile;
+  if (!fs::exists(file)) return {};
+  const Result<std::string> text = read_file(file);
+  const Result<rollout::LengthPrior> prior =
+      text ? rollout::parse_length_prior(*text) : tl::unexpected<Status>(text.error());
+  if (prior) return *prior;
+  log::warn("{}: {}; response lengths are learned anew", file.string(), prior.error().message());
+  return {};
 }
 
 }  // namespace rondo::rl

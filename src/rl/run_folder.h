@@ -5,7 +5,8 @@
 //     metrics.jsonl                      a line per step
 //     rollouts/step_N.jsonl              every response of step N
 //     checkpoints/global_step_N/         a Hugging Face model folder …
-//     checkpoints/global_step_N/trainer/ … and the trainer's state
+//     checkpoints/global_step_N/trainer/ … and state.safetensors, the trainer's state, and length_prior.json,
+//                                        what the rollouts have learned of lengths
 //     checkpoints/latest                 name of the newest whole checkpoint
 #pragma once
 
@@ -67,6 +68,9 @@ class RunFolder final {
   Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer);
   /// Restores the trainer and the model's weights from `checkpoint`.
   static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
+  /// What the checkpoint knows of response lengths: nothing if an earlier version wrote it or, with a
+  /// warning, if the file is damaged, for it changes speed alone.
+  static rollout::LengthPrior load_length_prior(const Checkpoint& checkpoint);
 
  private:
   RunFolder(std::filesystem::path root, FolderLock lock, metrics::MetricsLog log,

@@ -65,6 +65,7 @@ Result<void> SyncLoop::start() {
   folder_.emplace(std::move(folder));
   if (const auto& checkpoint = folder_->checkpoint()) {
     RONDO_TRY(RunFolder::load(*checkpoint, *trainer_));
+    session_->inference->set_length_prior(RunFolder::load_length_prior(*checkpoint));
     completed_ = saved_ = checkpoint->global_step;
     observer_.message(
         fmt::format("resuming after step {} from {}\n", completed_, checkpoint->folder.string()));

@@ -110,6 +110,32 @@ TEST_F(SyncLoopTest, MoreStepsContinueAFinishedRun) {
   EXPECT_TRUE(grown.model == whole.model);
 }
 
+TEST_F(SyncLoopTest, ResumeRemembersLengthsButCanDoWithout) {
+  const auto config = [this](int steps) {
+    return tiny_.config("run", {"trainer.total_steps=" + std::to_string(steps), "rollout.policy=seer_plus"});
+  };
+  const auto learned = [this](int step) {
+    const auto folder = tiny_.folder() / "run/checkpoints" / ("global_step_" + std::to_string(step));
+    return RunFolder::load_length_prior({.folder = folder, .global_step = step});
+  };
+  const auto file = tiny_.folder() / "run/checkpoints/global_step_1/trainer/length_prior.json";
+  ASSERT_TRUE(train(tiny_.config("whole")));
+  ASSERT_TRUE(train(config(1)));
+  EXPECT_EQ(learned(1).weight, 3);  // groups of a step
+  std::filesystem::remove(file);
+  ASSERT_TRUE(train(config(2)));
+  EXPECT_EQ(learned(2).weight, 3) << "an old checkpoint: learned anew";
+  ASSERT_TRUE(train(config(3)));
+  EXPECT_GT(learned(3).weight, 3);
+  tiny_.write("run/checkpoints/global_step_3/trainer/length_prior.json", "{}");
+  ASSERT_TRUE(train(config(4)));
+  EXPECT_EQ(learned(4).weight, 3) << "damaged: learned anew";
+  Outcome expected = outcome_of(tiny_.folder() / "whole"), actual = outcome_of(tiny_.folder() / "run");
+  for (Outcome* outcome : {&expected, &actual}) outcome->model.erase("trainer/length_prior.json");
+  EXPECT_TRUE(actual.rollouts == expected.rollouts);
+  EXPECT_TRUE(actual.model == expected.model);
+}
+
 TEST_F(SyncLoopTest, EpochsGiveTheStepsWhereTheConfigGivesNone) {
   const auto summary = train(tiny_.config("run", {"trainer.total_steps=0", "trainer.total_epochs=3"}));
   ASSERT_TRUE(summary) << summary.error().message();

@@ -90,6 +90,8 @@ class Dispatcher final {
   const Stats& stats() const { return stats_; }
   std::span<const ChunkRecord> chunks() const { return records_; }
   const Scheduler& scheduler() const { return *scheduler_; }
+  /// See Scheduler. While nothing runs.
+  void set_length_prior(const LengthPrior& prior) { scheduler_->set_prior(prior); }
 
  private:
   struct Flight {

@@ -133,6 +133,7 @@ template <class A>
 void fields(A& a, GroupAdded& x) {
   all(a, x.spec.id, x.spec.prompt_tokens);
   a.list(x.spec.samples);
+  fields(a, x.spec.is_learned);
 }
 template <class A>
 void fields(A& a, GoalSet& x) {

@@ -3,7 +3,11 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/status.h"
 
 namespace rondo::rollout {
 
@@ -16,6 +20,11 @@ struct LengthPrior {
   double weight = 0.0;      // groups it was learned from, older ones discounted; 0: nothing learned
   bool operator==(const LengthPrior&) const = default;
 };
+
+/// {"log_median": …, "sigma": …, "rho": …, "weight": …}; numbers read back bit for bit.
+std::string length_prior_json(const LengthPrior& prior);
+/// kDataLoss for what is no such JSON, or no prior.
+Result<LengthPrior> parse_length_prior(std::string_view json);
 
 /// Beyond this a group's first response would settle its forecast.
 inline constexpr double kMaxRho = 0.9;

@@ -79,6 +79,22 @@ TEST(LengthPriorTest, NothingButLengthsAtTheLimitIsFinite) {
   EXPECT_EQ(prior.rho, 0.0);
 }
 
+TEST(LengthPriorTest, SurvivesItsText) {
+  const LengthPrior prior{.log_median = 1.0 / 3.0, .sigma = 0.1, .rho = 0.7, .weight = 12.5};
+  EXPECT_EQ(*parse_length_prior(length_prior_json(prior)), prior);
+  EXPECT_EQ(*parse_length_prior(length_prior_json({})), LengthPrior{});
+  for (const char* bad : {"", "[]", "{}", R"({"log_median": 1, "sigma": 1, "rho": 0.5})",
+                          R"({"log_median": 1, "sigma": 1, "rho": 0.95, "weight": 1})",
+                          R"({"log_median": 1, "sigma": -1, "rho": 0.5, "weight": 1})",
+                          R"({"log_median": 1e308, "sigma": 1, "rho": 0.5, "weight": 1})",
+                          R"({"log_median": 1, "sigma": 1, "rho": 0.5, "weight": -1})",
+                          R"({"log_median": "1", "sigma": 1, "rho": 0.5, "weight": 1})"}) {
+    const auto read = parse_length_prior(bad);
+    ASSERT_FALSE(read.has_value()) << bad;
+    EXPECT_EQ(read.error().code(), Code::kDataLoss);
+  }
+}
+
 TEST(LengthPriorTest, ForecastShrinksToThePrior) {
   // rho = 1/2: the prior weighs as much as one response.
   const LengthPrior prior{.log_median = std::log(100.0), .sigma = 1.0, .rho = 0.5, .weight = 10};

@@ -22,6 +22,7 @@ struct GroupSpec {
   GroupId id;
   std::int32_t prompt_tokens = 0;  // at least 1
   std::vector<SampleSpec> samples;
+  bool is_learned = true;  // its lengths go into the LengthPrior
   bool operator==(const GroupSpec&) const = default;
 };
 

@@ -52,7 +52,8 @@ Result<GroupSlot> RequestTable::add(const GroupSpec& spec) {
   Group group{.id = spec.id,
               .first = take_slots(num_samples),
               .num_samples = num_samples,
-              .prompt_tokens = spec.prompt_tokens};
+              .prompt_tokens = spec.prompt_tokens,
+              .is_learned = spec.is_learned};
   if (free_groups_.empty()) free_groups_.push_back(groups_.push_back({}));
   const GroupSlot slot = free_groups_.back();
   free_groups_.pop_back();

@@ -34,6 +34,7 @@ struct Group {
   RequestSlot first;  // its samples are first, first + 1, …
   std::int32_t num_samples = 0;
   std::int32_t prompt_tokens = 0;
+  bool is_learned = true;
   std::int32_t num_finished = 0;
   std::int32_t longest_finished = 0;  // tokens; 0: none has finished
   std::int32_t longest_true = 0;      // tokens; 0: unknown

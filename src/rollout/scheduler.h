@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -164,6 +165,8 @@ class Scheduler final {
   const KvLedger& ledger() const { return ledger_; }
   const PolicyRules& rules() const { return *rules_; }
   const LengthPrior& prior() const { return prior_; }
+  /// What an earlier run learned, instead of what is known now. Before the first group.
+  void set_prior(const LengthPrior& prior);
   const Stats& stats() const { return stats_; }
 
   /// Aborts if the state contradicts itself or, under a policy that reserves, an instance is over its
@@ -171,6 +174,11 @@ class Scheduler final {
   void check_invariants() const;
 
  private:
+  struct FinishedLength {
+    std::int32_t tokens = 0;
+    std::int32_t max_new_tokens = 0;
+  };
+
   Scheduler(const Config& config, const Limits& limits, const LengthPrior& prior);
   bool reserves() const { return rules_->dispatch == Dispatch::kChunks; }
   bool overdue_turn() const;
@@ -199,7 +207,9 @@ class Scheduler final {
   WaitingQueue queue_;
   KvLedger ledger_;
   LengthPrior prior_;
-  LengthSample finished_lengths_;  // of this policy version
+  // Of this policy version: an order of their own, so that what is learned does not depend on who ended
+  // first.
+  std::map<GroupId, std::vector<FinishedLength>> finished_lengths_;
   Stats stats_;
   std::int64_t version_ = 0;  // counts changes, so that a stale plan is noticed
   std::int64_t goal_ = 0;

@@ -88,11 +88,19 @@ void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
     return;
   }
   ++stats_.finished_groups;
-  finished_lengths_.begin_group();
-  for (const RequestSlot member : table_.members(group_slot)) {
-    finished_lengths_.add(table_[member].generated, table_[member].max_new_tokens);
+  if (group.is_learned) {
+    std::vector<FinishedLength>& lengths = finished_lengths_[group.id];
+    lengths.clear();
+    for (const RequestSlot member : table_.members(group_slot)) {
+      lengths.push_back({table_[member].generated, table_[member].max_new_tokens});
+    }
   }
   remove_group(group_slot);
+}
+
+void Scheduler::set_prior(const LengthPrior& prior) {
+  RONDO_CHECK_EQ(table_.num_groups(), 0);
+  prior_ = prior;
 }
 
 void Scheduler::remove_group(GroupSlot slot) {
@@ -136,8 +144,13 @@ void Scheduler::new_policy_version() {
   RONDO_CHECK_EQ(num_in_flight_, 0);
   ++version_;
   ledger_.drop_all();
-  prior_ = learn(prior_, finished_lengths_);
-  finished_lengths_ = {};
+  LengthSample sample;
+  for (const auto& [group, lengths] : finished_lengths_) {
+    sample.begin_group();
+    for (const FinishedLength& length : lengths) sample.add(length.tokens, length.max_new_tokens);
+  }
+  prior_ = learn(prior_, sample);
+  finished_lengths_.clear();
   for (const auto& [id, slot] : table_.groups()) {
     revise_forecast(slot);
     reprioritize(slot);

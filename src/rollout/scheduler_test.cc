@@ -185,6 +185,30 @@ TEST_F(SchedulerTest, ANewPolicyVersionVoidsKvAndLearnsLengths) {
   EXPECT_EQ(next.generated, 50);
 }
 
+TEST_F(SchedulerTest, WhatIsLearnedDoesNotDependOnWhoEndsFirst) {
+  std::vector<LengthPrior> learned;
+  for (const bool backwards : {false, true}) {
+    make(Policy::kSeerPlus);
+    add_instance(0);
+    for (int g = 0; g < 8; ++g) add(group(g, 3));
+    GroupSpec unlike = group(8, 3);
+    unlike.is_learned = false;
+    if (!backwards) add(unlike);
+    serve_all();
+    for (int i = 0; i < 8; ++i) {
+      const int g = backwards ? 7 - i : i;
+      for (const int sample : {0, 1, 2}) finish(10 * g + sample, 100 + 37 * g + 11 * sample);
+    }
+    if (!backwards) {
+      for (const int sample : {0, 1, 2}) finish(80 + sample, 3);
+    }
+    scheduler_->new_policy_version();
+    learned.push_back(scheduler_->prior());
+  }
+  EXPECT_EQ(learned[0].weight, 8.0);
+  EXPECT_EQ(learned[0], learned[1]);
+}
+
 TEST_F(SchedulerTest, RefusesWhatCanNeverRunAndSaysWhy) {
   make(Policy::kOracleLfs);
   add_instance(0, 10);
