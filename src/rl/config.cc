@@ -77,6 +77,7 @@ bool changes_no_result(const std::string& key, const Config& config) {
                                                  "rollout.move_threshold",
                                                  "rollout.over_issue",
                                                  "rollout.policy",
+                                                 "rollout.prefetch_responses",
                                                  "rollout.starvation_period",
                                                  "train.activation_memory",
                                                  "trainer.kernel_target",

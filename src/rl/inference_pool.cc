@@ -82,12 +82,16 @@ Result<void> InferencePool::make_dispatcher(const Config& config) {
   RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(
                                    rollout.schedule, {.host_blocks = rollout.host_kv_memory.bytes / block,
                                                       .disk_blocks = rollout.disk_kv_memory.bytes / block}));
-  std::filesystem::path folder = rollout.disk_kv_folder;
-  if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
+  std::unique_ptr<rollout::KvFiles> files;
+  if (rollout.disk_kv_memory.bytes > 0) {
+    std::filesystem::path folder = rollout.disk_kv_folder;
+    if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
+    RONDO_ASSIGN(files, rollout::KvFiles::create(folder));
+  }
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},
                                  .events = &events_,
-                                 .store = std::make_unique<rollout::KvStore>(std::move(folder)),
+                                 .store = std::make_unique<rollout::KvStore>(std::move(files)),
                                  .clock = &clock_,
                                  .drafts = draft_server_.get()};
   for (const auto& instance : instances_) deps.instances.push_back(instance.get());

@@ -56,6 +56,7 @@ Result<void> Dispatcher::work(const Job& job) {
     if (is_interrupted(job)) return fail(Code::kCancelled, "interrupted");
     RONDO_ASSIGN(const bool goes_on, assign_all());
     if (!goes_on) return {};
+    prefetch();
     batch_.clear();
     events_->pop(batch_, std::chrono::milliseconds(100));
     RONDO_TRY(handle_batch(job));
@@ -131,9 +132,22 @@ void Dispatcher::evict(const Eviction& eviction) {
   if (eviction.to.tier == KvTier::kNone) {
     store_->drop(eviction.request);
   } else if (eviction.to.tier == KvTier::kDisk) {
-    if (const Result<void> moved = store_->move_to_disk(eviction.request); !moved) {
-      log::warn("{}; it is computed again", moved.error().message());
+    store_->move_to_disk(eviction.request);
+  }
+}
+
+// While instances work: a chunk then starts from memory.
+void Dispatcher::prefetch() {
+  while (const auto prefetch = scheduler_->plan_prefetch(config_.prefetch_responses)) {
+    for (const Eviction& move : prefetch->moves) {
+      if (move.to.tier == KvTier::kDisk) {
+        store_->move_to_disk(move.request);
+      } else {
+        store_->prefetch(move.request);
+      }
     }
+    scheduler_->commit(*prefetch);
+    ++stats_.prefetches;
   }
 }
 

@@ -45,6 +45,7 @@ class Dispatcher final {
  public:
   struct Config {
     int instance_timeout_s = 600;
+    int prefetch_responses = 8;
 
     template <class V>
     void visit(V& v) {
@@ -52,6 +53,11 @@ class Dispatcher final {
               "An instance that has work and does no step for so long is taken for failed, and its responses "
               "go on elsewhere; 0: never",
               {.min = 0});
+      v.field(
+          "prefetch_responses", prefetch_responses,
+          "Of so many responses that are next, KV on disk is read ahead into host memory, in exchange for "
+          "KV that is needed later; 0: none",
+          {.min = 0, .max = 4096});
     }
   };
   struct Deps {
@@ -68,6 +74,7 @@ class Dispatcher final {
     std::int64_t migrations = 0;         // chunks on another instance than the one before
     std::int64_t migrated_bytes = 0;     // of KV that went with them
     std::int64_t recomputed_tokens = 0;  // computed before and placed to be computed again
+    std::int64_t prefetches = 0;         // requests whose KV was read ahead from disk
     std::int64_t failed_instances = 0;
     double seconds = 0;
     double tail_seconds = 0;  // during which only the last tenth of the requests to finish was left
@@ -110,6 +117,7 @@ class Dispatcher final {
   DraftClass draft_class(RequestId request) const;
   void carry_out(const Assignment& assignment);
   void evict(const Eviction& eviction);
+  void prefetch();
   std::shared_ptr<const Parcel> fetch(const Assignment& assignment, const KvPlace& place);
   Result<void> handle_batch(const Job& job);
   Result<void> handle(const InstanceEvent& event, const Job& job);

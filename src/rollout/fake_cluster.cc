@@ -32,6 +32,7 @@ void FakeCluster::add_group(const GroupSpec& spec) {
 
 bool FakeCluster::step() {
   assign_all();
+  prefetch();
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();
@@ -74,6 +75,14 @@ void FakeCluster::assign_all() {
       admit_queued(instance);
     }
     schedule(instance);
+  }
+}
+
+void FakeCluster::prefetch() {
+  constexpr std::int32_t kDepth = 4;
+  while (const auto prefetch = scheduler_->plan_prefetch(kDepth)) {
+    scheduler_->commit(*prefetch);
+    if (observer_.prefetched) observer_.prefetched(*prefetch);
   }
 }
 

@@ -35,6 +35,7 @@ class FakeCluster final {
   /// Sees every event as it happens. Each may be empty.
   struct Observer {
     std::function<void(const Assignment&)> assigned;
+    std::function<void(const Prefetch&)> prefetched;
     std::function<void(RequestId, std::int32_t new_tokens)> chunk_done;
     std::function<void(RequestId, std::int32_t total_tokens)> finished;
   };
@@ -97,6 +98,7 @@ class FakeCluster final {
   };
 
   void assign_all();
+  void prefetch();
   void begin(Instance& instance, RequestId request, double delay_s);
   std::int64_t leave(Instance& instance, RequestId request);
   void advance(Instance& instance);

@@ -12,8 +12,8 @@ namespace rondo::rollout {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<RecordedInput>> kKinds = {
-    "instance", "failed",  "group",   "goal",    "assign",     "chunk_done",
-    "finished", "kv_lost", "version", "abandon", "draft_plan", "draft_seen"};
+    "instance", "failed",   "group",   "goal",    "assign",     "chunk_done", "finished",
+    "kv_lost",  "prefetch", "version", "abandon", "draft_plan", "draft_seen"};
 
 template <class T>
 concept IsId = requires(T id) {
@@ -157,6 +157,12 @@ void fields(A& a, RequestFinished& x) {
 template <class A>
 void fields(A& a, KvLost& x) {
   fields(a, x.request);
+}
+template <class A>
+void fields(A& a, Prefetched& x) {
+  fields(a, x.count);
+  a.list(x.prefetch.moves);
+  fields(a, x.prefetch.version);
 }
 template <class A>
 void fields(A&, VersionChanged&) {}

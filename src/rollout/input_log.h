@@ -3,10 +3,11 @@
 //   line  = time " " kind *( " " integer ) "\n"
 //   time  = integer            ; nanoseconds of the recorder's clock; no core reads it
 //   kind  = "instance" | "failed" | "group" | "goal" | "assign" | "chunk_done" | "finished" | "kv_lost"
-//         | "version" | "abandon" | "draft_plan" | "draft_seen"
+//         | "prefetch" | "version" | "abandon" | "draft_plan" | "draft_seen"
 //
 // The integers of a kind are the fields of its struct below, in order; a list is its length and its items; an
-// enum is its position. "assign" and "draft_plan" hold what was decided, so that a replay can compare.
+// enum is its position. "assign", "prefetch" and "draft_plan" hold what was decided, so that a replay can
+// compare.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,11 @@ struct KvLost {
   RequestId request;
   bool operator==(const KvLost&) const = default;
 };
+struct Prefetched {
+  std::int32_t count = 0;  // of the requests looked at
+  Prefetch prefetch;
+  bool operator==(const Prefetched&) const = default;
+};
 struct VersionChanged {
   bool operator==(const VersionChanged&) const = default;
 };
@@ -76,7 +82,7 @@ struct DraftSeen {
 
 using RecordedInput =
     std::variant<InstanceAdded, InstanceFailed, GroupAdded, GoalSet, Assigned, ChunkDone, RequestFinished,
-                 KvLost, VersionChanged, Abandoned, DraftPlanned, DraftSeen>;
+                 KvLost, Prefetched, VersionChanged, Abandoned, DraftPlanned, DraftSeen>;
 
 struct TimedInput {
   std::int64_t time_ns = 0;

@@ -26,6 +26,10 @@ std::vector<TimedInput> record() {
   const auto add = [&](RecordedInput input) { log.push_back({time++, std::move(input)}); };
   FakeCluster cluster(*scheduler, {},
                       {.assigned = [&](const Assignment& assignment) { add(Assigned{assignment}); },
+                       .prefetched =
+                           [&](const Prefetch& prefetch) {
+                             add(Prefetched{4, prefetch});
+                           },
                        .chunk_done =
                            [&](RequestId id, std::int32_t n) {
                              add(ChunkDone{id, n});
@@ -121,9 +125,12 @@ TEST(InputLogTest, DraftLengthsReplay) {
 }
 
 TEST(InputLogTest, EveryKindSurvivesTheText) {
-  const std::vector<TimedInput> log = {
-      {-5, GoalSet{7}}, {0, Abandoned{}}, {1, VersionChanged{}}, {2, KvLost{RequestId(3)}}};
-  EXPECT_EQ(text_of(log), "-5 goal 7\n0 abandon\n1 version\n2 kv_lost 3\n");
+  const std::vector<TimedInput> log = {{-5, GoalSet{7}},
+                                       {0, Abandoned{}},
+                                       {1, VersionChanged{}},
+                                       {2, KvLost{RequestId(3)}},
+                                       {3, Prefetched{.count = 4, .prefetch = {.moves = {}, .version = 5}}}};
+  EXPECT_EQ(text_of(log), "-5 goal 7\n0 abandon\n1 version\n2 kv_lost 3\n3 prefetch 4 0 5\n");
   EXPECT_TRUE(*parse_input_log(text_of(log)) == log);
 }
 

@@ -1,4 +1,4 @@
-// KvLedger::plan_evictions: what leaves an instance to make room, and what then leaves the tiers below.
+// What the ledger plans to move: from an instance to make room, on from the tiers below, and back from disk.
 #include <algorithm>
 #include <limits>
 
@@ -142,6 +142,31 @@ std::vector<SlotEviction> KvLedger::plan_evictions(InstanceId id, std::int64_t b
   if (copy != nullptr && copy->idle()) deficit -= prompts_[group].idle_blocks - prompts_[group].full_blocks;
   if (deficit <= 0) return {};
   return EvictionPlan(*this, id, keep).run(deficit);
+}
+
+std::vector<SlotEviction> KvLedger::plan_return_to_host(RequestSlot request) const {
+  const Holding& holding = holdings_[request];
+  RONDO_CHECK(holding.place.tier == KvTier::kDisk);
+  const Priority priority = disk_.requests.entries()[static_cast<std::size_t>(places_[request])].priority;
+  std::int64_t lacking = holding.blocks - (host_.limit - host_.used);
+  std::int64_t disk_room = disk_.limit - disk_.used;
+  std::vector<SlotEviction> moves;
+  for (RequestHeap<WorstFirst>::Walk later(host_.requests); lacking > 0; later.advance()) {
+    if (later.done() || later.current().priority < priority) return {};
+    const Holding& other = holdings_[later.current().slot];
+    lacking -= other.blocks;
+    disk_room -= other.blocks;
+    if (disk_room < 0) return {};
+    moves.push_back({.request = later.current().slot,
+                     .group = other.group,
+                     .from = other.place,
+                     .to = {.tier = KvTier::kDisk, .instance = {}}});
+  }
+  moves.push_back({.request = request,
+                   .group = holding.group,
+                   .from = holding.place,
+                   .to = {.tier = KvTier::kHost, .instance = {}}});
+  return moves;
 }
 
 }  // namespace rondo::rollout

@@ -32,7 +32,8 @@ struct InstanceSpec {
   bool operator==(const InstanceSpec&) const = default;
 };
 
-/// KV that goes elsewhere: of one request, or of a prompt (`request` invalid), which is always dropped.
+/// Parked KV that goes elsewhere: of one request, or of a prompt (`request` invalid), which is always
+/// dropped.
 struct SlotEviction {
   RequestSlot request;
   GroupSlot group;
@@ -106,6 +107,9 @@ class KvLedger final {
   /// What must leave `id` to free `blocks` blocks beside what `keep` and its group have there, and what must
   /// then leave host and disk. room(id) must allow it. O(k log k) for k evictions.
   std::vector<SlotEviction> plan_evictions(InstanceId id, std::int64_t blocks, RequestSlot keep) const;
+  /// How the KV of a request on disk gets to the host: last in the list, after those that are served later
+  /// and go to disk for it. Empty if that makes no room. O(k log k) for k moves.
+  std::vector<SlotEviction> plan_return_to_host(RequestSlot request) const;
   void evict(const SlotEviction& eviction);
   /// The request goes in flight with so many private blocks; its KV elsewhere is free from now on.
   void start(RequestSlot request, InstanceId id, std::int64_t private_blocks);

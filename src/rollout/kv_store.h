@@ -2,56 +2,48 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <unordered_map>
 
 #include "base/id.h"
-#include "base/status.h"
 #include "rollout/engine_client.h"
+#include "rollout/kv_files.h"
 
 namespace rondo::rollout {
 
 /// Keeps parcels by request. What is where, and how much fits, the scheduler decides: this holds the bytes.
 ///
-/// A file holds one image: magic "rondokv1", first block, number of blocks and of tokens (int32 each, little
-/// endian), the image's checksum (uint64), the bytes. A file that is short, damaged or gone is an image lost,
-/// never an error of the run. One owner thread; parcels may be filled by others.
+/// No call waits for an instance, nor for the disk but to keep few writes under way: a parcel that comes from
+/// the disk is filled later. KV that is lost on the way is an empty parcel. One owner thread; parcels may be
+/// filled by others.
 class KvStore final {
  public:
-  /// Files go to a new folder of this store's own below `folder`, made when first needed and removed at the
-  /// end: no other store, nor what one has left behind, is ever read or touched.
-  explicit KvStore(std::filesystem::path folder);
-  KvStore(const KvStore&) = delete;
-  KvStore& operator=(const KvStore&) = delete;
-  ~KvStore();
+  /// `files` may be null: then nothing may be moved to disk.
+  explicit KvStore(std::unique_ptr<KvFiles> files) : files_(std::move(files)) {}
 
   /// To host memory.
   void put(RequestId request, std::shared_ptr<Parcel> parcel);
-  /// From host memory to disk; waits for a parcel that is still on its way. On an error, or if the parcel
-  /// came empty, the request has nothing here any more.
-  Result<void> move_to_disk(RequestId request);
-  /// The request's parcel, which leaves the store; null if it has none. Reads from disk; a damaged file gives
-  /// an empty parcel.
+  /// From host memory to disk; nothing if the request has nothing there.
+  void move_to_disk(RequestId request);
+  /// From disk to host memory; nothing if the request has nothing there.
+  void prefetch(RequestId request);
+  /// The request's parcel, which leaves the store; null if it has none.
   std::shared_ptr<const Parcel> take(RequestId request);
   void drop(RequestId request);
+  /// Drops everything, and returns when the disk is done with it.
   void clear();
 
-  std::int64_t bytes_written() const { return bytes_written_; }
-  std::int64_t num_lost() const { return num_lost_; }
+  /// Of the disk; null without one.
+  const KvFiles* files() const { return files_.get(); }
 
  private:
   struct Entry {
     std::shared_ptr<Parcel> parcel;  // null: on disk
+    std::int64_t file = 0;
   };
-  std::filesystem::path file_of(RequestId request) const;
-  void make_own_folder();
 
-  std::filesystem::path parent_;
-  std::filesystem::path folder_;  // its own; empty until it is made
+  std::unique_ptr<KvFiles> files_;
   std::unordered_map<RequestId, Entry> entries_;
-  std::int64_t bytes_written_ = 0;
-  std::int64_t num_lost_ = 0;
 };
 
 }  // namespace rondo::rollout

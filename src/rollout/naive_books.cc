@@ -145,6 +145,15 @@ void NaiveBooks::lose_kv(RequestId id) {
   if (!record.in_flight) record.place = {};
 }
 
+void NaiveBooks::prefetch(const Prefetch& prefetch) {
+  for (const Eviction& move : prefetch.moves) {
+    EXPECT_TRUE(move.from.tier == KvTier::kHost || move.from.tier == KvTier::kDisk);
+    EXPECT_TRUE(move.to.tier == (move == prefetch.moves.back() ? KvTier::kHost : KvTier::kDisk));
+    evict(move);
+    check_room();
+  }
+}
+
 void NaiveBooks::drop_all() {
   for (auto& [id, record] : requests_) record.place = {};
   for (auto& [id, prompt] : prompts_) prompt.copies.clear();

@@ -27,6 +27,7 @@ class NaiveBooks final {
   void chunk_done(RequestId id, std::int32_t new_tokens);
   void finished(RequestId id, std::int32_t total_tokens);
   void lose_kv(RequestId id);
+  void prefetch(const Prefetch& prefetch);
   void drop_all();
 
   const KvPlace& place(RequestId id) const { return requests_.at(id).place; }

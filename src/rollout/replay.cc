@@ -55,6 +55,13 @@ class Replayer final {
     scheduler_.kv_lost(x.request);
     return std::nullopt;
   }
+  Outcome operator()(const Prefetched& x) {
+    if (x.count < 0) return "a negative count";
+    const auto next = scheduler_.plan_prefetch(x.count);
+    if (!next || !(*next == x.prefetch)) return "now other KV is fetched, or none";
+    scheduler_.commit(*next);
+    return std::nullopt;
+  }
   Outcome operator()(const VersionChanged&) {
     if (scheduler_.num_in_flight() > 0) return "requests are in flight";
     scheduler_.new_policy_version();

@@ -210,14 +210,30 @@ tl::expected<Assignment, Idle> Scheduler::plan_chunk(RequestSlot slot) const {
   const KvLedger::Holding& holding = ledger_.holding(slot);
   if (holding.place == KvPlace{KvTier::kInstance, *instance}) blocks -= holding.blocks;
   if (!ledger_.has_prompt(request.group, *instance)) blocks += ledger_.prompt_blocks(request.group);
-  for (const SlotEviction& eviction : ledger_.plan_evictions(*instance, blocks, slot)) {
-    const bool is_request = eviction.request != RequestSlot();
-    assignment.evictions.push_back({.request = is_request ? table_[eviction.request].id : RequestId(),
-                                    .group = table_[eviction.group].id,
-                                    .from = eviction.from,
-                                    .to = eviction.to});
-  }
+  assignment.evictions = describe(ledger_.plan_evictions(*instance, blocks, slot));
   return assignment;
+}
+
+std::vector<Eviction> Scheduler::describe(std::span<const SlotEviction> evictions) const {
+  std::vector<Eviction> result;
+  for (const SlotEviction& eviction : evictions) {
+    const bool is_request = eviction.request != RequestSlot();
+    result.push_back({.request = is_request ? table_[eviction.request].id : RequestId(),
+                      .group = table_[eviction.group].id,
+                      .from = eviction.from,
+                      .to = eviction.to});
+  }
+  return result;
+}
+
+std::optional<Prefetch> Scheduler::plan_prefetch(std::int32_t count) const {
+  if (ledger_.blocks_used(KvTier::kDisk) == 0) return std::nullopt;
+  for (const RequestSlot slot : queue_.first(count)) {
+    if (ledger_.holding(slot).place.tier != KvTier::kDisk) continue;
+    const std::vector<SlotEviction> moves = ledger_.plan_return_to_host(slot);
+    if (!moves.empty()) return Prefetch{.moves = describe(moves), .version = version_};
+  }
+  return std::nullopt;
 }
 
 tl::expected<Assignment, Idle> Scheduler::plan_whole(RequestSlot slot) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tl/expected.hpp>
 #include <vector>
@@ -42,6 +43,14 @@ struct Assignment {
   std::vector<Eviction> evictions;   // in this order, before anything else
   std::int64_t version = -1;         // of the state it was planned for
   bool operator==(const Assignment&) const = default;
+};
+
+/// KV that changes places between host memory and disk, in this order; last, to host memory, that of the
+/// request it is all for.
+struct Prefetch {
+  std::vector<Eviction> moves;
+  std::int64_t version = -1;  // of the state it was planned for
+  bool operator==(const Prefetch&) const = default;
 };
 
 /// Why there is no assignment now.
@@ -114,7 +123,8 @@ class Scheduler final {
     std::int64_t moved_tokens = 0;
     std::int64_t recomputed_tokens = 0;
     std::int64_t evicted_requests = 0;  // KV of requests that left an instance for want of room
-    std::int64_t overdue = 0;           // assignments by the starvation rule
+    std::int64_t prefetched_requests = 0;
+    std::int64_t overdue = 0;  // assignments by the starvation rule
     std::int64_t finished_requests = 0;
     std::int64_t finished_groups = 0;
   };
@@ -154,8 +164,13 @@ class Scheduler final {
   /// disorder; the owner cancels what is in flight.
   std::vector<RequestId> abandon();
 
-  /// The first `count` waiting requests in order, to prefetch for. O(count log count).
+  /// The first `count` waiting requests in order. O(count log count).
   std::vector<RequestId> upcoming(std::int32_t count) const;
+  /// How the KV of the first request that is on disk, among the `count` next ones, gets to host memory: where
+  /// that is full, what is served later than it goes to disk instead. nullopt: nothing to be moved, or no
+  /// room.
+  std::optional<Prefetch> plan_prefetch(std::int32_t count) const;
+  void commit(const Prefetch& prefetch);
   /// Where a request's KV lies; of one in flight, where it runs.
   KvPlace kv_place(RequestId request) const;
   std::int32_t num_waiting() const { return queue_.size(); }
@@ -191,6 +206,7 @@ class Scheduler final {
   std::int64_t true_blocks(const Request& request) const;
   Idle no_room() const;
   Assignment describe(RequestSlot slot, const Placement& placement) const;
+  std::vector<Eviction> describe(std::span<const SlotEviction> evictions) const;
   void apply(const Eviction& eviction);
   void enqueue(RequestSlot slot);
   Priority priority_of(const Request& request) const;

@@ -182,6 +182,13 @@ std::vector<RequestId> Scheduler::upcoming(std::int32_t count) const {
   return ids;
 }
 
+void Scheduler::commit(const Prefetch& prefetch) {
+  RONDO_CHECK_EQ(prefetch.version, version_);
+  ++version_;
+  ++stats_.prefetched_requests;
+  for (const Eviction& move : prefetch.moves) apply(move);
+}
+
 KvPlace Scheduler::kv_place(RequestId request) const {
   return ledger_.holding(slot_of(request)).place;
 }

@@ -128,6 +128,10 @@ class Trial final {
                   assignments_.push_back(assignment);
                   if (with_books_) books_.assign(assignment);
                 },
+            .prefetched =
+                [this](const Prefetch& prefetch) {
+                  if (with_books_) books_.prefetch(prefetch);
+                },
             .chunk_done =
                 [this](RequestId id, std::int32_t tokens) {
                   if (with_books_) books_.chunk_done(id, tokens);
@@ -194,12 +198,14 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     sum.moves += stats.moves;
     sum.recomputed_tokens += stats.recomputed_tokens;
     sum.evicted_requests += stats.evicted_requests;
+    sum.prefetched_requests += stats.prefetched_requests;
     sum.overdue += stats.overdue;
   }
   // The scenarios reach what they are meant to test.
   EXPECT_GT(sum.moves, 1000);
   EXPECT_GT(sum.recomputed_tokens, 10000);
   EXPECT_GT(sum.evicted_requests, 1000);
+  EXPECT_GT(sum.prefetched_requests, 100);
   EXPECT_GT(sum.overdue, 1000);
 }
 
