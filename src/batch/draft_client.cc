@@ -9,8 +9,11 @@
 namespace rondo::batch {
 namespace {
 
-// The prompt's name in the tree: no request is called so.
+// The prompt's name in the tree, and that of past responses, downwards: no request is called so.
 constexpr RequestId kPrompt{-2};
+constexpr RequestId past_name(std::size_t index) {
+  return RequestId(-3 - static_cast<std::int64_t>(index));
+}
 
 // Tokens appended between two looks at the memory of all trees.
 constexpr std::size_t kPiece = 64;
@@ -83,13 +86,15 @@ std::int32_t DraftClient::append(Group& group, RequestId request, std::span<cons
   return static_cast<std::int32_t>(taken);
 }
 
-void DraftClient::register_group(GroupId group, std::span<const Token> prompt) {
+void DraftClient::register_group(GroupId group, std::span<const Token> prompt,
+                                 std::span<const std::vector<Token>> past) {
   const auto [it, is_new] = groups_.try_emplace(group, config_.tree);
   if (!is_new) return;
   const std::size_t tail = std::min(prompt.size(), static_cast<std::size_t>(config_.tree.max_depth));
   it->second.prompt_tail.assign(prompt.end() - static_cast<std::ptrdiff_t>(tail), prompt.end());
   memory_bytes_ += it->second.tree.memory_bytes();
   append(it->second, kPrompt, prompt);
+  for (std::size_t i = 0; i < past.size(); ++i) append(it->second, past_name(i), past[i]);
 }
 
 void DraftClient::forget_group(GroupId group) {

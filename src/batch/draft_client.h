@@ -75,7 +75,10 @@ class DraftClient final {
   /// Starts a tree for the group with its prompt in it, so that a response can be continued with what stands
   /// in the prompt. The prompt is a sequence of its own: it is appended once, not once for each response, and
   /// not sent to the server. Known groups stay as they are.
-  void register_group(GroupId group, std::span<const Token> prompt);
+  /// `past` are responses to it from elsewhere, e.g. from earlier epochs: sequences like the prompt.
+  void register_group(GroupId group, std::span<const Token> prompt,
+                      std::span<const std::vector<Token>> past = {});
+  bool has_group(GroupId group) const { return groups_.contains(group); }
   void forget_group(GroupId group);
   /// New weights: forgets all groups, and messages of other versions are dropped from now on.
   void drop_all(PolicyVersion version);

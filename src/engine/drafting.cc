@@ -6,14 +6,15 @@
 namespace rondo::engine {
 
 Result<std::unique_ptr<Drafting>> Drafting::create(const Config& config, const rollout::StepCost& cost,
-                                                   batch::DraftTransport& transport) {
+                                                   batch::DraftTransport& transport,
+                                                   const rollout::ResponseHistory* history) {
   RONDO_ASSIGN(auto client, batch::DraftClient::create(config.client, transport));
-  return std::unique_ptr<Drafting>(new Drafting(config, cost, std::move(client)));
+  return std::unique_ptr<Drafting>(new Drafting(config, cost, std::move(client), history));
 }
 
 Drafting::Drafting(const Config& config, const rollout::StepCost& cost,
-                   std::unique_ptr<batch::DraftClient> client)
-    : config_(config), client_(std::move(client)), lengths_(config.length, cost) {
+                   std::unique_ptr<batch::DraftClient> client, const rollout::ResponseHistory* history)
+    : config_(config), client_(std::move(client)), history_(history), lengths_(config.length, cost) {
   client_->drop_all(PolicyVersion(version_));
 }
 
@@ -34,7 +35,7 @@ void Drafting::propose(std::span<const DraftContext> contexts, batch::Drafts& dr
   for (const DraftContext& context : contexts) {
     load.add(class_of(context.id));
     known += std::ssize(context.prompt) + std::ssize(context.response);
-    client_->register_group(context.group, context.prompt);
+    register_group(context);
     client_->own_tokens(context.group, context.id, context.response);
   }
   load.mean_context = static_cast<std::int32_t>(known / std::max<std::int64_t>(1, std::ssize(contexts)));
@@ -53,6 +54,13 @@ void Drafting::propose(std::span<const DraftContext> contexts, batch::Drafts& dr
     asked_.emplace_back(context.slot, draft_class);
   }
   client_->batch_speculate(queries_, drafts);
+}
+
+void Drafting::register_group(const DraftContext& context) {
+  if (client_->has_group(context.group)) return;
+  std::span<const std::vector<Token>> past;
+  if (history_ != nullptr) past = history_->responses(context.prompt);
+  client_->register_group(context.group, context.prompt, past);
 }
 
 void Drafting::observe(std::span<const batch::Planner::Verdict> verdicts) {

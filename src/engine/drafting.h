@@ -14,6 +14,7 @@
 #include "batch/planner.h"
 #include "engine/engine.h"
 #include "rollout/draft_length.h"
+#include "rollout/response_history.h"
 
 namespace rondo::engine {
 
@@ -29,8 +30,10 @@ class Drafting final {
     double min_prob = 0.1;
   };
 
+  /// Borrows transport and history; the latter may be null, and is read while the engine works.
   static Result<std::unique_ptr<Drafting>> create(const Config& config, const rollout::StepCost& cost,
-                                                  batch::DraftTransport& transport);
+                                                  batch::DraftTransport& transport,
+                                                  const rollout::ResponseHistory* history = nullptr);
 
   /// A chunk of this request starts here.
   void begin(RequestId request, GroupId group, const rollout::DraftClass& draft_class);
@@ -48,7 +51,9 @@ class Drafting final {
   const batch::DraftClient& client() const { return *client_; }
 
  private:
-  Drafting(const Config& config, const rollout::StepCost& cost, std::unique_ptr<batch::DraftClient> client);
+  Drafting(const Config& config, const rollout::StepCost& cost, std::unique_ptr<batch::DraftClient> client,
+           const rollout::ResponseHistory* history);
+  void register_group(const DraftContext& context);
   rollout::DraftClass class_of(RequestId request) const;
 
   struct Member {
@@ -58,6 +63,7 @@ class Drafting final {
 
   Config config_;
   std::unique_ptr<batch::DraftClient> client_;
+  const rollout::ResponseHistory* history_;
   rollout::DraftLengthPlanner lengths_;
   std::unordered_map<RequestId, Member> members_;  // that have run here, of groups not yet complete
   std::int64_t version_ = 0;

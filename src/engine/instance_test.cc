@@ -84,8 +84,10 @@ using BeforeStep = std::function<Result<void>(int instance, std::int64_t step)>;
 // Instances and a dispatcher over a scene.
 class TestRollout final {
  public:
-  TestRollout(const RolloutScene& scene, const Setting& setting, const BeforeStep& before_step = {})
+  TestRollout(const RolloutScene& scene, const Setting& setting, const BeforeStep& before_step = {},
+              const rollout::ResponseHistory* history = nullptr)
       : scene_(scene),
+        history_(history),
         folder_(std::filesystem::temp_directory_path() / ("rondo_kv_" + std::to_string(::getpid()))) {
     const auto block = static_cast<std::int64_t>(KvStorage::block_bytes(scene.model().spec()));
     Engine::Config config;
@@ -154,6 +156,7 @@ class TestRollout final {
       sum.shared_prompt_tokens += instance->stats().shared_prompt_tokens;
       sum.evicted_prefixes += instance->stats().evicted_prefixes;
       sum.drafted_tokens += instance->stats().drafted_tokens;
+      sum.accepted_tokens += instance->stats().accepted_tokens;
     }
     return sum;
   }
@@ -167,12 +170,13 @@ class TestRollout final {
     transports_.push_back(std::make_unique<rollout::LocalDraftTransport>(*draft_server_));
     Drafting::Config config;
     config.client.append_batch = config.client.fetch_period = 4;
-    auto drafting = Drafting::create(config, cost.value(), *transports_.back()).value();
+    auto drafting = Drafting::create(config, cost.value(), *transports_.back(), history_).value();
     draftings_.push_back(drafting.get());
     return drafting;
   }
 
   const RolloutScene& scene_;
+  const rollout::ResponseHistory* history_;
   std::filesystem::path folder_;
   SteadyClock clock_;
   std::unique_ptr<rollout::DraftServer> draft_server_ = rollout::DraftServer::create({}, clock_).value();
@@ -346,6 +350,26 @@ TEST_F(InstanceTest, DraftsChangeNothingAndGoWithTheirGroups) {
       EXPECT_EQ(drafting->client().memory_bytes(), 0U);
     }
   }
+}
+
+// With the very responses in the history nearly all drafts are right.
+TEST_F(InstanceTest, HistoryMakesBetterDraftsAndChangesNothing) {
+  rollout::ResponseHistory history({.enabled = true, .responses = 8, .memory = {1 << 20}});
+  for (const Request& request : scene().requests()) {
+    history.add(*request.prompt, scene().expected()[request.id.value()].tokens);
+  }
+  history.new_policy_version();
+  std::vector<double> shares;
+  for (const rollout::ResponseHistory* given : {static_cast<const rollout::ResponseHistory*>(nullptr),
+                                                static_cast<const rollout::ResponseHistory*>(&history)}) {
+    TestRollout rollout(scene(), {.instances = 2, .draft = true}, {}, given);
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "");
+    shares.push_back(static_cast<double>(rollout.stats().accepted_tokens) /
+                     static_cast<double>(rollout.stats().drafted_tokens));
+  }
+  EXPECT_GT(shares[1], shares[0] + 0.1);
 }
 
 // Many requests on little memory: most KV goes through the disk.

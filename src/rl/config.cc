@@ -92,7 +92,7 @@ bool changes_no_result(const std::string& key, const Config& config) {
   if (key == "trainer.total_steps" || key == "trainer.total_epochs")
     return config.actor.optim.schedule.lr_scheduler_type == train::LrScheduler::kConstant;
   return key.starts_with("engine.") || key.starts_with("rollout.spec.") ||
-         std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
+         key.starts_with("rollout.history.") || std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
 }
 
 }  // namespace

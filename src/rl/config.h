@@ -15,6 +15,7 @@
 #include "reward/reward.h"
 #include "rollout/dispatcher.h"
 #include "rollout/draft_length.h"
+#include "rollout/response_history.h"
 #include "rollout/scheduler.h"
 #include "train/adamw.h"
 #include "train/loss.h"
@@ -127,6 +128,7 @@ struct RolloutSection {
   config::ByteSize disk_kv_memory{0};
   std::string disk_kv_folder;
   SpecSection spec;
+  rollout::ResponseHistory::Config history;
   std::vector<std::string> stop;
   bool ignore_eos = false;
   SamplingSection val{.n = 1, .params = {.temperature = 0.0F}};
@@ -148,6 +150,7 @@ struct RolloutSection {
     v.field("disk_kv_memory", disk_kv_memory, "The same on disk, for what host_kv_memory does not hold.");
     v.field("disk_kv_folder", disk_kv_folder, "Where; empty: trainer.run_dir/kv.");
     v.section("spec", spec, "Speculative decoding.");
+    v.section("history", history, "What earlier epochs answered to the same prompts.");
     v.section("val", val, "Sampling of the evaluation.");
   }
 };

@@ -98,7 +98,7 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
   RONDO_TRY(inference.run({.requests = requests,
                            .true_lengths = task.true_lengths,
                            .goal_groups = task.goal_groups,
-                           .learns_lengths = task.purpose == RngPurpose::kRollout,
+                           .is_learned = task.purpose == RngPurpose::kRollout,
                            .interrupted = &interrupted,
                            .finished = finished}));
   const batch::Planner::Stats after = inference.engine_stats();

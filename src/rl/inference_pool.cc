@@ -13,6 +13,9 @@ Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& confi
                                                              const text::Tokenizer& tokenizer,
                                                              const kernels::Context& context) {
   std::unique_ptr<InferencePool> pool(new InferencePool());
+  if (config.rollout.history.enabled) {
+    pool->history_ = std::make_unique<rollout::ResponseHistory>(config.rollout.history);
+  }
   RONDO_TRY(pool->make_instances(config, model, tokenizer, context));
   RONDO_TRY(pool->make_dispatcher(config));
   return pool;
@@ -67,13 +70,14 @@ Result<std::unique_ptr<engine::Drafting>> InferencePool::make_drafting(const Con
   drafting.client.append_batch = spec.append_batch;
   drafting.client.fetch_period = spec.fetch_period;
   drafting.client.tree.max_depth = spec.max_depth;
-  return engine::Drafting::create(drafting, cost, *draft_transports_.back());
+  return engine::Drafting::create(drafting, cost, *draft_transports_.back(), history_.get());
 }
 
 void InferencePool::new_policy_version() {
   ++version_;
   if (draft_server_ != nullptr) draft_server_->clear(PolicyVersion(version_));
   dispatcher_->new_policy_version();
+  if (history_ != nullptr) history_->new_policy_version();
 }
 
 Result<void> InferencePool::make_dispatcher(const Config& config) {
@@ -112,7 +116,8 @@ Result<void> InferencePool::run(const Task& task) {
       groups.push_back({.id = GroupId(request.id.value()),
                         .prompt_tokens = static_cast<std::int32_t>(request.prompt->size()),
                         .samples = {},
-                        .is_learned = task.learns_lengths});
+                        .is_learned = task.is_learned});
+      if (history_ != nullptr) groups.back().past_lengths = history_->lengths(*request.prompt);
     }
     request.group = groups.back().id;
     groups.back().samples.push_back({.id = request.id,
@@ -124,6 +129,9 @@ Result<void> InferencePool::run(const Task& task) {
   const auto finished = [&](RequestId id) -> Result<void> {
     engine::Response response = responses_.take(id).value();
     response.id = RequestId(id.value() - first);
+    if (history_ != nullptr && task.is_learned) {
+      history_->add(*task.requests[static_cast<std::size_t>(response.id.value())].prompt, response.tokens);
+    }
     return task.finished(std::move(response));
   };
   return dispatcher_->run({.groups = groups,

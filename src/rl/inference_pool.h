@@ -20,6 +20,7 @@
 #include "rollout/draft_server.h"
 #include "rollout/event_queue.h"
 #include "rollout/local_draft_transport.h"
+#include "rollout/response_history.h"
 #include "text/tokenizer.h"
 
 namespace rondo::rl {
@@ -38,7 +39,7 @@ class InferencePool final {
     std::span<const engine::Request> requests;        // ids 0, 1, …; those of a group stand together
     std::span<const std::int32_t> true_lengths = {};  // by id, for the oracle policies
     std::int64_t goal_groups = 0;                     // for `partial`; 0: all
-    bool learns_lengths = true;                       // what it generates is like what comes next
+    bool is_learned = true;                           // what it generates is like what comes next
     const std::atomic<bool>* interrupted = nullptr;
     std::function<Result<void>(engine::Response)> finished;  // as each response ends
   };
@@ -73,6 +74,7 @@ class InferencePool final {
       0;  // ids are never used twice, so that a late event of an earlier run fits no request
   engine::ResponseStore responses_;
   rollout::EventQueue events_;
+  std::unique_ptr<rollout::ResponseHistory> history_;   // null: not wanted
   std::unique_ptr<rollout::DraftServer> draft_server_;  // null: no speculation
   std::vector<std::unique_ptr<rollout::LocalDraftTransport>> draft_transports_;
   std::vector<std::unique_ptr<ThreadPool>> teams_;

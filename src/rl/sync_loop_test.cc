@@ -110,6 +110,23 @@ TEST_F(SyncLoopTest, MoreStepsContinueAFinishedRun) {
   EXPECT_TRUE(grown.model == whole.model);
 }
 
+TEST_F(SyncLoopTest, HistoryOfEarlierEpochsChangesNothing) {
+  const std::string profiles = "rollout.spec.profile_folder=" + (tiny_.folder() / "profiles").string();
+  const std::vector<std::string> plain = {"trainer.total_steps=6", "rollout.policy=seer_plus"};
+  std::vector<std::string> with = plain;
+  for (const char* more : {"rollout.history.enabled=true", "rollout.history.responses=3",
+                           "rollout.spec.enabled=true", "rollout.instances=2"}) {
+    with.emplace_back(more);
+  }
+  with.push_back(profiles);
+  ASSERT_TRUE(train(tiny_.config("plain", plain)));
+  ASSERT_TRUE(train(tiny_.config("with", with)));
+  const Outcome expected = outcome_of(tiny_.folder() / "plain"), actual = outcome_of(tiny_.folder() / "with");
+  EXPECT_EQ(actual.metrics, expected.metrics);
+  EXPECT_TRUE(actual.rollouts == expected.rollouts);
+  EXPECT_TRUE(actual.model == expected.model);
+}
+
 TEST_F(SyncLoopTest, ResumeRemembersLengthsButCanDoWithout) {
   const auto config = [this](int steps) {
     return tiny_.config("run", {"trainer.total_steps=" + std::to_string(steps), "rollout.policy=seer_plus"});

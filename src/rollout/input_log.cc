@@ -134,6 +134,7 @@ void fields(A& a, GroupAdded& x) {
   all(a, x.spec.id, x.spec.prompt_tokens);
   a.list(x.spec.samples);
   fields(a, x.spec.is_learned);
+  a.list(x.spec.past_lengths);
 }
 template <class A>
 void fields(A& a, GoalSet& x) {

@@ -44,7 +44,8 @@ std::vector<TimedInput> record() {
   };
   for (int i = 0; i < 3; ++i) add_instance({InstanceId(i), 30, 6});
   for (std::uint64_t step = 0; step < 2; ++step) {
-    for (const GroupSpec& group : draw_groups({200, 0.8, 0.5, 1000}, 10, 4, 90, step)) {
+    for (GroupSpec group : draw_groups({200, 0.8, 0.5, 1000}, 10, 4, 90, step)) {
+      if (step == 1) group.past_lengths = {100, 200};
       add(GroupAdded{group});
       cluster.add_group(group);
     }

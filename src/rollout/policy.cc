@@ -19,10 +19,14 @@ std::int64_t by_generated(const Request& request, const Group&) {
   return request.generated;
 }
 
-// Probes shortest first, then the others longest first by what their group is known to reach (seer.md §3).
+// Probes shortest first, then the others longest first by what their group is known to reach: by
+// a finished sibling, else by an earlier epoch's. (Seer, arXiv 2511.14617, §3.3 and Algorithm 2; without the
+// earlier epochs.)
 std::int64_t seer(const Request& request, const Group& group) {
   if (request.is_probe) return request.generated;
-  const std::int64_t estimate = group.num_finished > 0 ? group.longest_finished : request.max_new_tokens;
+  std::int32_t estimate = request.max_new_tokens;
+  if (group.longest_past > 0) estimate = std::min(estimate, group.longest_past);
+  if (group.num_finished > 0) estimate = group.longest_finished;
   return kAfterProbes - estimate;
 }
 

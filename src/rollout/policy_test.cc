@@ -30,6 +30,36 @@ TEST_F(PolicyTest, SeerServesProbesFirstThenUnknownGroupsThenLongestFirst) {
   EXPECT_EQ(serve_all(), (Order{12, 11, 2, 1, 22, 21}));
 }
 
+GroupSpec with_past(GroupSpec spec, std::vector<std::int32_t> lengths) {
+  spec.past_lengths = std::move(lengths);
+  return spec;
+}
+
+TEST_F(PolicyTest, SeerExpectsWhatEarlierEpochsHadUntilASiblingEnds) {
+  make(Policy::kSeer);
+  add_instance(0);
+  add(with_past(group(0, 3), {50, 80}));
+  add(with_past(group(1, 3), {300}));
+  add(with_past(group(2, 3), {5000}));  // the limit is 1000
+  add(group(3, 2));
+  EXPECT_EQ(serve_all(), (Order{0, 10, 20, 30, 21, 22, 31, 11, 12, 1, 2}));
+  finish(10, 20);
+  for (const int request : {1, 2, 11, 12}) chunk_done(request, 10);
+  EXPECT_EQ(serve_all(), (Order{1, 2, 11, 12}));
+}
+
+TEST_F(PolicyTest, SeerPlusCountsPastResponsesLikeFinishedSiblings) {
+  const LengthPrior prior{.log_median = 5.0, .sigma = 1.0, .rho = 0.5, .weight = 10.0};
+  make({.policy = Policy::kSeerPlus, .length_quantile = 1.0}, {}, prior);
+  add_instance(0);
+  add(with_past(group(0, 2), {40, 40, 40}));
+  add(group(1, 2));
+  add(with_past(group(2, 2), {600, 600, 600}));
+  EXPECT_EQ(serve_all(), (Order{20, 21, 10, 11, 0, 1}));
+  const auto refused = scheduler_->add_group(with_past(group(3, 2), {0}));
+  EXPECT_FALSE(refused.has_value());
+}
+
 TEST_F(PolicyTest, SeerTakesTheFirstFinishedSiblingThenTheLongest) {
   make(Policy::kSeer);
   add_instance(0);

@@ -22,7 +22,8 @@ struct GroupSpec {
   GroupId id;
   std::int32_t prompt_tokens = 0;  // at least 1
   std::vector<SampleSpec> samples;
-  bool is_learned = true;  // its lengths go into the LengthPrior
+  bool is_learned = true;                       // its lengths go into the LengthPrior
+  std::vector<std::int32_t> past_lengths = {};  // of earlier responses to the prompt, each at least 1
   bool operator==(const GroupSpec&) const = default;
 };
 

@@ -24,6 +24,9 @@ Result<void> RequestTable::check(const GroupSpec& spec) const {
                 "group {} has {} prompt tokens and {} samples; it needs at least one of each", spec.id,
                 spec.prompt_tokens, spec.samples.size());
   }
+  if (std::ranges::any_of(spec.past_lengths, [](std::int32_t tokens) { return tokens < 1; })) {
+    return fail(Code::kInvalidArgument, "group {}: a past length is below 1", spec.id);
+  }
   std::unordered_set<RequestId> ids;
   for (const SampleSpec& sample : spec.samples) {
     const std::int64_t total = std::int64_t{spec.prompt_tokens} + sample.max_new_tokens;
@@ -70,7 +73,9 @@ Result<GroupSlot> RequestTable::add(const GroupSpec& spec) {
     group.longest_true = std::max(group.longest_true, sample.true_tokens);
     request_by_id_.emplace(sample.id, request);
   }
-  groups_[slot] = group;
+  group.past_lengths = spec.past_lengths;
+  if (!group.past_lengths.empty()) group.longest_past = *std::ranges::max_element(group.past_lengths);
+  groups_[slot] = std::move(group);
   group_by_id_.emplace(spec.id, slot);
   return slot;
 }

@@ -38,9 +38,11 @@ struct Group {
   std::int32_t num_finished = 0;
   std::int32_t longest_finished = 0;  // tokens; 0: none has finished
   std::int32_t longest_true = 0;      // tokens; 0: unknown
-  std::int64_t upper_tokens = 0;      // a high quantile of its lengths, from a LengthPrior; 0: none
-  std::int64_t revise_above = 0;      // a sample longer than this changes upper_tokens
-  InstanceId instance = {};           // of a policy that keeps groups together; invalid: not placed yet
+  std::int32_t longest_past = 0;      // tokens, of an earlier epoch; 0: unknown
+  std::vector<std::int32_t> past_lengths = {};
+  std::int64_t upper_tokens = 0;  // a high quantile of its lengths, from a LengthPrior; 0: none
+  std::int64_t revise_above = 0;  // a sample longer than this changes upper_tokens
+  InstanceId instance = {};       // of a policy that keeps groups together; invalid: not placed yet
 };
 
 /// The slots first, first + 1, …, count of them, for a range-based for.

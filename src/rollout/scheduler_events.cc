@@ -110,7 +110,7 @@ void Scheduler::remove_group(GroupSlot slot) {
 
 void Scheduler::revise_forecast(GroupSlot slot) {
   if (!rules_->learns_lengths || prior_.weight == 0.0) return;
-  std::vector<std::int32_t> finished;
+  std::vector<std::int32_t> finished = table_[slot].past_lengths;
   std::vector<std::int32_t> unfinished;
   for (const RequestSlot member : table_.members(slot)) {
     const Request& request = table_[member];
