@@ -68,6 +68,17 @@ int bench(const BenchArgs& args);
 /// it, and prints it.
 int profile(const ConfigArgs& args);
 
+/// `rondo simulate [WORKLOAD] [key=value …]`: a rollout on a cluster that is not there.
+struct SimulateArgs {
+  ConfigArgs config;  // a sim::Workload
+  int seeds = 1;
+  int threads = 0;  // 0: all
+  bool json = false;
+  bool per_seed = false;
+  bool show = false;  // print the settings instead
+};
+int simulate(const SimulateArgs& args);
+
 /// The config of a command that generates: as the file and overrides say, the profile's folder filled in.
 Result<rl::Config> load_for_generation(const ConfigArgs& args);
 

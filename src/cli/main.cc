@@ -85,6 +85,18 @@ int run(int argc, char** argv) {
       "profile", "Measure the time of decoding steps, from which draft lengths are chosen");
   add_config(*profile_command, profile);
 
+  rondo::cli::SimulateArgs simulate;
+  CLI::App* simulate_command = app.add_subcommand(
+      "simulate", "Simulate rollouts on a cluster: schedules, chunk lengths, memory, before renting it");
+  add_config(*simulate_command, simulate.config);
+  simulate_command->add_option("--seeds", simulate.seeds, "Repetitions, each with lengths of its own")
+      ->check(CLI::PositiveNumber);
+  simulate_command->add_option("--threads", simulate.threads, "Simulations at a time; 0: one per core")
+      ->check(CLI::NonNegativeNumber);
+  simulate_command->add_flag("--per-seed", simulate.per_seed, "Print each repetition, too");
+  simulate_command->add_flag("--json", simulate.json, "One JSON object per variant and repetition");
+  simulate_command->add_flag("--show", simulate.show, "Print all settings with values and docs instead");
+
   rondo::cli::BenchArgs bench;
   CLI::App* bench_command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
   bench_command
@@ -122,6 +134,7 @@ int run(int argc, char** argv) {
   if (*generate_command) return rondo::cli::generate(generate);
   if (*eval_command) return rondo::cli::eval(eval);
   if (*config_command) return rondo::cli::show_config(show);
+  if (*simulate_command) return rondo::cli::simulate(simulate);
   if (*profile_command) return rondo::cli::profile(profile);
   return rondo::cli::bench(bench);
 }

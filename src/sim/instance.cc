@@ -1,0 +1,287 @@
+#include "sim/instance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "base/check.h"
+
+namespace rondo::sim {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Engines allocate KV by blocks of about 16 tokens, of which half of the last is empty.
+constexpr double kBlockWaste = 8.0;
+
+}  // namespace
+
+Instance::Instance(std::int32_t index, const EngineModel& engine, const Limits& limits,
+                   std::vector<RequestState>& requests, Recording* recording)
+    : index_(index), engine_(&engine), limits_(limits), requests_(&requests), recording_(recording) {}
+
+void Instance::deliver(RequestIndex request, double now, double start_s, std::int32_t cached) {
+  advance(now);
+  (*requests_)[static_cast<std::size_t>(request)].instance = index_;
+  if (start_s <= now) {
+    begin(request, cached);
+    return;
+  }
+  arrivals_.push_back({start_s, request, cached});
+  std::ranges::push_heap(arrivals_, std::greater{});
+}
+
+void Instance::enqueue(RequestIndex request, double now) {
+  advance(now);
+  (*requests_)[static_cast<std::size_t>(request)].instance = index_;
+  queue_.push_back(request);
+}
+
+void Instance::change_lane(RequestIndex request, std::uint8_t lane, double now) {
+  advance(now);
+  RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  if (!state.running) {
+    state.lane = lane;
+    return;
+  }
+  leave_lane(state);
+  enter_lane(request, lane);
+}
+
+void Instance::begin(RequestIndex request, std::int32_t cached) {
+  RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  const double prefill = engine_->prefill_s(state.context() - cached, cached);
+  synced_ += prefill;
+  stats_.busy_s += prefill;
+  state.running = true;
+  state.begun = synced_;
+  state.done = state.generated;
+  ++running_;
+  kv_tokens_ += state.context();
+  enter_lane(request, state.lane);
+  if (limits_.preempts) admitted_.push_back(request);
+}
+
+void Instance::enter_lane(RequestIndex request, std::uint8_t lane) {
+  RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  Lane& to = lanes_[lane];
+  state.lane = lane;
+  state.entered = to.clock;
+  ++state.stamp;
+  to.heap.push_back({to.clock + (state.chunk_end - state.done), request, state.stamp});
+  std::ranges::push_heap(to.heap, std::greater{});
+  ++counts_[lane];
+  changed_ = true;
+}
+
+// Brings `done` up to date.
+void Instance::leave_lane(RequestState& request) {
+  request.done += lanes_[request.lane].clock - request.entered;
+  --counts_[request.lane];
+  ++request.stamp;
+  changed_ = true;
+}
+
+double Instance::cost(double steps) const {
+  return steps * (step_.seconds(kv_tokens_) + 0.5 * step_.per_kv_token_s * growth_ * steps);
+}
+
+// The inverse of cost().
+double Instance::steps_within(double seconds) const {
+  const double linear = step_.seconds(kv_tokens_);
+  const double square = 0.5 * step_.per_kv_token_s * growth_;
+  return 2.0 * seconds / (linear + std::sqrt(linear * linear + 4.0 * square * seconds));
+}
+
+void Instance::do_steps(double steps, double until) {
+  for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
+    if (counts_[lane] > 0) lanes_[lane].clock += steps * (drafting_ ? drafting_->rate(lane) : 1.0);
+  }
+  kv_tokens_ += steps * growth_;
+  stats_.request_steps += steps * running_;
+  stats_.running_s += (until - synced_) * running_;
+  stats_.busy_s += until - synced_;
+  stats_.last_busy_s = until;
+  steps_since_plan_ += steps;
+  synced_ = until;
+}
+
+void Instance::advance(double now) {
+  if (now <= synced_) return;
+  if (running_ == 0) {
+    synced_ = now;
+    return;
+  }
+  RONDO_CHECK(!changed_);
+  do_steps(steps_within(now - synced_), now);
+}
+
+void Instance::replan() {
+  if (drafting_) {
+    const auto context = static_cast<std::int32_t>(kv_tokens_ / running_);
+    auto* log = recording_ != nullptr && index_ == 0 ? &recording_->draft_inputs : nullptr;
+    const bool planned = drafting_->replan(counts_, context, steps_since_plan_, log);
+    steps_since_plan_ = 0.0;
+    if (!planned && !changed_) return;
+  } else if (!changed_) {
+    return;
+  }
+  growth_ = 0.0;
+  for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
+    growth_ += counts_[lane] * (drafting_ ? drafting_->rate(lane) : 1.0);
+  }
+  const StepLoad load{.sequences = static_cast<double>(running_),
+                      .rows = drafting_ ? drafting_->rows(counts_) : running_};
+  step_ = engine_->step_time(load, kv_tokens_);
+  changed_ = false;
+}
+
+void Instance::drop_void_entries(Lane& lane) {
+  while (!lane.heap.empty()) {
+    const Entry& top = lane.heap.front();
+    if ((*requests_)[static_cast<std::size_t>(top.request)].stamp == top.stamp) return;
+    std::ranges::pop_heap(lane.heap, std::greater{});
+    lane.heap.pop_back();
+  }
+}
+
+double Instance::steps_to_chunk_end() {
+  double least = kNever;
+  for (std::size_t i = 0; i < kNumLanes; ++i) {
+    if (counts_[i] == 0) continue;
+    Lane& lane = lanes_[i];
+    drop_void_entries(lane);
+    const double rate = drafting_ ? drafting_->rate(i) : 1.0;
+    const double steps = std::max(0.0, lane.heap.front().end - lane.clock) / rate;
+    if (steps >= least) continue;
+    least = steps;
+    next_lane_ = i;
+  }
+  return least;
+}
+
+double Instance::steps_to_full() const {
+  if (!limits_.preempts || running_ < 2) return kNever;
+  const double room = static_cast<double>(engine_->kv_tokens()) - kBlockWaste * running_ - kv_tokens_;
+  return std::max(0.0, room) / growth_;
+}
+
+bool Instance::retime(double now) {
+  advance(now);
+  admit();
+  const double before = next_s_;
+  next_s_ = kNever;
+  next_ = Event::kNone;
+  if (running_ > 0) {
+    replan();
+    next_steps_ = steps_to_chunk_end();
+    next_ = Event::kChunkEnd;
+    const double full = steps_to_full();
+    if (full < next_steps_) {
+      next_steps_ = full;
+      next_ = Event::kFull;
+    }
+    next_s_ = synced_ + cost(next_steps_);
+  }
+  if (!arrivals_.empty() && arrivals_.front().time < next_s_) {
+    next_s_ = std::max(now, arrivals_.front().time);
+    next_ = Event::kArrival;
+  }
+  sample(now);
+  return next_s_ != before;
+}
+
+RequestIndex Instance::run_to(double time) {
+  ++stats_.events;
+  RequestIndex stopped = -1;
+  if (next_ == Event::kArrival) {
+    advance(time);
+    std::ranges::pop_heap(arrivals_, std::greater{});
+    const Arrival arrival = arrivals_.back();
+    arrivals_.pop_back();
+    begin(arrival.request, arrival.cached);
+  } else {
+    RONDO_CHECK(next_ != Event::kNone);
+    do_steps(next_steps_, time);
+    if (next_ == Event::kChunkEnd) {
+      stopped = end_chunk();
+    } else {
+      preempt_latest();
+    }
+  }
+  return stopped;
+}
+
+void Instance::end_span(RequestIndex request, std::int32_t generated, bool preempted) {
+  RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  leave_lane(state);
+  kv_tokens_ -= state.prompt_tokens + state.done;
+  --running_;
+  if (running_ == 0) kv_tokens_ = 0.0;  // without what rounding left
+  state.running = false;
+  if (recording_ != nullptr) {
+    recording_->spans.push_back({.instance = index_,
+                                 .request = request,
+                                 .begin_s = state.begun,
+                                 .end_s = synced_,
+                                 .tokens = generated - state.generated,
+                                 .preempted = preempted});
+  }
+  state.generated = generated;
+}
+
+RequestIndex Instance::end_chunk() {
+  Lane& lane = lanes_[next_lane_];
+  std::ranges::pop_heap(lane.heap, std::greater{});
+  const Entry entry = lane.heap.back();
+  lane.heap.pop_back();
+  RequestState& state = (*requests_)[static_cast<std::size_t>(entry.request)];
+  RONDO_CHECK_EQ(state.stamp, entry.stamp);
+  end_span(entry.request, state.chunk_end, false);
+  state.instance = -1;
+  return entry.request;
+}
+
+void Instance::preempt_latest() {
+  while (!(*requests_)[static_cast<std::size_t>(admitted_.back())].running) admitted_.pop_back();
+  const RequestIndex request = admitted_.back();
+  admitted_.pop_back();
+  RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  const double now_done = state.done + (lanes_[state.lane].clock - state.entered);
+  const auto generated = std::min(static_cast<std::int32_t>(now_done), state.chunk_end - 1);
+  end_span(request, std::max(generated, state.generated), true);
+  queue_.push_front(request);
+  ++stats_.preemptions;
+  stats_.recomputed_tokens += state.context();
+}
+
+bool Instance::fits(const RequestState& request) const {
+  if (running_ == 0) return true;
+  const auto capacity = static_cast<double>(engine_->kv_tokens());
+  const double used = kv_tokens_ + kBlockWaste * (running_ + 1) + request.context();
+  return used + limits_.watermark * capacity <= capacity;
+}
+
+void Instance::admit() {
+  while (!queue_.empty() && running_ < limits_.max_running) {
+    const RequestIndex request = queue_.front();
+    if (!fits((*requests_)[static_cast<std::size_t>(request)])) return;
+    queue_.pop_front();
+    begin(request, 0);
+  }
+}
+
+void Instance::stop(double now) {
+  if (running_ > 0) advance(now);
+}
+
+void Instance::sample(double now) {
+  if (recording_ == nullptr || now - sampled_s_ < recording_->sample_period_s) return;
+  sampled_s_ = now;
+  recording_->samples.push_back({.time_s = now,
+                                 .instance = index_,
+                                 .running = running_,
+                                 .queued = static_cast<std::int32_t>(queue_.size()),
+                                 .kv_share = kv_tokens_ / static_cast<double>(engine_->kv_tokens())});
+}
+
+}  // namespace rondo::sim

@@ -1,0 +1,185 @@
+#include "sim/simulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "rollout/input_log.h"
+#include "sim/lengths.h"
+
+namespace rondo::sim {
+namespace {
+
+using rollout::Policy;
+using ::testing::HasSubstr;
+
+// Steps of exactly a second per running batch, nothing else costs anything.
+EngineModel::Config plain_engine(std::int64_t kv_tokens) {
+  return {.devices = 8,
+          .step_overhead_ms = 1000.0,
+          .sequence_overhead_us = 0.0,
+          .collective_latency_us = 0.0,
+          .spec_step_overhead_ms = 0.0,
+          .spec_sequence_overhead_us = 0.0,
+          .kv_tokens = kv_tokens};
+}
+
+ClusterSpec cluster(Policy policy, int instances, std::int64_t kv_tokens, int chunk = 256) {
+  auto engine = EngineModel::create(plain_engine(kv_tokens), *find_device("h800"), *find_model("qwen3-32b"));
+  EXPECT_TRUE(engine) << engine.error().message();
+  return {.engine = *std::move(engine),
+          .schedule = {.policy = policy, .chunk_tokens = chunk},
+          .instances = instances,
+          .drafts = {},
+          .gain = DraftGain(DraftGain::Config{})};
+}
+
+std::vector<rollout::GroupSpec> one_group(std::vector<std::int32_t> lengths, std::int32_t max) {
+  rollout::GroupSpec group{.id = GroupId(0), .prompt_tokens = 64, .samples = {}};
+  for (const std::int32_t length : lengths) {
+    group.samples.push_back(
+        {.id = RequestId(std::ssize(group.samples)), .max_new_tokens = max, .true_tokens = length});
+  }
+  return {group};
+}
+
+Outcome run(const ClusterSpec& spec, const std::vector<rollout::GroupSpec>& groups,
+            Recording* recording = nullptr) {
+  auto outcome = simulate(spec, {.groups = groups, .prior = {}, .seed = 3}, recording);
+  EXPECT_TRUE(outcome) << outcome.error().message();
+  return *std::move(outcome);
+}
+
+const LengthConfig kLengths{
+    .groups = 24, .group_size = 8, .prompt_tokens = 100, .mean = 600, .max = 4096, .shape = 1.0};
+
+// Both run at once: 100 steps of the short one, 200 more of the long one.
+TEST(Simulation, ResponsesAdvanceTogetherStepByStep) {
+  const Outcome o = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group({100, 300}, 512));
+  EXPECT_NEAR(o.total_s, 300.0, 15.0);  // and the weights' reading
+  EXPECT_EQ(o.tokens, 400);
+  EXPECT_NEAR(o.request_steps, 400.0, 1e-6);
+  EXPECT_NEAR(o.mean_running, 400.0 / 300.0, 0.01);
+  EXPECT_EQ(o.preemptions, 0);
+}
+
+TEST(Simulation, TheTailIsTheTimeOfTheLastTenthToFinish) {
+  std::vector<std::int32_t> lengths(20, 100);
+  lengths[7] = 300;
+  lengths[9] = 250;
+  const Outcome o = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group(lengths, 512));
+  EXPECT_NEAR(o.tail_s / o.total_s, 200.0 / 300.0, 0.01);
+}
+
+// Room for 600 tokens: two contexts of 64 + 200 and more do not fit, so the second, preempted, starts again.
+TEST(Simulation, WithoutReservationsFullKvPreemptsTheLatest) {
+  const Outcome o = run(cluster(Policy::kGroupRoundRobin, 1, 600), one_group({300, 300}, 512));
+  EXPECT_EQ(o.preemptions, 1);
+  EXPECT_NEAR(static_cast<double>(o.recomputed_tokens), 300 - 8, 9);
+  EXPECT_GT(o.total_s, 300.0);
+  EXPECT_EQ(o.tokens, 600);
+}
+
+TEST(Simulation, ReservingPoliciesNeverPreemptWhateverTheRoom) {
+  const auto groups = draw_groups(kLengths, kLengths.groups, 11);
+  for (const auto& [policy, name] : enum_names(Policy{})) {
+    if (rollout::rules_of(policy).dispatch != rollout::Dispatch::kChunks) continue;
+    const Outcome o = run(cluster(policy, 2, 20000), groups);
+    EXPECT_EQ(o.preemptions, 0) << name;
+    EXPECT_EQ(o.responses, 192) << name;
+  }
+}
+
+TEST(Simulation, EveryPolicyGeneratesAllTokens) {
+  const auto groups = draw_groups(kLengths, kLengths.groups, 4);
+  std::int64_t tokens = 0;
+  for (const auto& group : groups) {
+    for (const auto& sample : group.samples) tokens += sample.true_tokens;
+  }
+  for (const auto& [policy, name] : enum_names(Policy{})) {
+    for (const bool speculates : {false, true}) {
+      ClusterSpec spec = cluster(policy, 3, 20000);
+      spec.speculates = speculates;
+      const Outcome o = run(spec, groups);
+      EXPECT_EQ(o.tokens, tokens) << name;
+      EXPECT_EQ(o.unfinished_tokens, 0) << name;
+      EXPECT_GE(o.idle_share, 0.0) << name;
+      EXPECT_EQ(o.accept_length > 1.01, speculates) << name << " " << o.accept_length;
+    }
+  }
+}
+
+TEST(Simulation, PartialStopsAtItsGoal) {
+  const auto groups = draw_groups(kLengths, 48, 4);
+  const auto outcome =
+      simulate(cluster(Policy::kPartial, 3, 40000), {.groups = groups, .goal = 24, .prior = {}}, nullptr);
+  ASSERT_TRUE(outcome);
+  EXPECT_GT(outcome->unfinished_tokens, 0);
+  EXPECT_LT(outcome->responses, 48 * 8);
+}
+
+TEST(Simulation, EqualSeedsGiveEqualEventsAndOthersOthers) {
+  ClusterSpec spec = cluster(Policy::kSeer, 3, 20000);
+  spec.speculates = true;
+  const auto groups = draw_groups(kLengths, kLengths.groups, 4);
+  const Outcome first = run(spec, groups);
+  EXPECT_EQ(first.event_hash, run(spec, groups).event_hash);
+  EXPECT_NE(first.event_hash, run(spec, draw_groups(kLengths, kLengths.groups, 5)).event_hash);
+}
+
+// What the instances were told and did agrees with what the recording says.
+TEST(Simulation, RecordingHoldsEveryTokenOnce) {
+  for (const Policy policy : {Policy::kGroupRoundRobin, Policy::kSeer}) {
+    Recording recording;
+    const Outcome o = run(cluster(policy, 2, 9000), draw_groups(kLengths, kLengths.groups, 4), &recording);
+    std::int64_t tokens = 0;
+    std::int64_t preempted = 0;
+    for (const RunSpan& span : recording.spans) {
+      EXPECT_LE(span.begin_s, span.end_s);
+      tokens += span.tokens;
+      preempted += span.preempted ? 1 : 0;
+    }
+    EXPECT_EQ(tokens, o.tokens);
+    EXPECT_EQ(preempted, o.preemptions);
+    EXPECT_EQ(std::ssize(recording.moves), o.migrations);
+    for (const InstanceSample& sample : recording.samples) EXPECT_LE(sample.kv_share, 1.0 + 1e-6);
+  }
+}
+
+TEST(Simulation, ItsInputsReplayToTheSameDecisions) {
+  for (const Policy policy :
+       {Policy::kSeer, Policy::kSeerPlus, Policy::kGroupRoundRobin, Policy::kOracleLfs}) {
+    ClusterSpec spec = cluster(policy, 3, 9000);
+    spec.speculates = true;
+    Recording recording;
+    const Outcome o = run(spec, draw_groups(kLengths, kLengths.groups, 4), &recording);
+    std::string text;
+    for (const rollout::TimedInput& input : recording.inputs) text += rollout::input_line(input);
+    const auto inputs = rollout::parse_input_log(text);
+    ASSERT_TRUE(inputs);
+    const auto again =
+        *rollout::Scheduler::create(spec.schedule, {.draft_room_tokens = spec.drafts.max_gamma});
+    const auto replayed = rollout::replay(*inputs, {.scheduler = again.get()});
+    EXPECT_TRUE(replayed) << replayed.error().message();
+    EXPECT_EQ(again->stats().assignments, o.chunks);
+    EXPECT_EQ(again->stats().finished_requests, o.responses);
+    rollout::DraftLengthPlanner drafts(spec.drafts, spec.engine.as_profile(spec.drafts.max_gamma));
+    const auto drafted =
+        rollout::replay(recording.draft_inputs, {.scheduler = again.get(), .drafts = &drafts});
+    EXPECT_TRUE(drafted) << drafted.error().message();
+    EXPECT_GT(recording.draft_inputs.size(), 10U);
+  }
+}
+
+TEST(Simulation, RefusesAResponseThatCanNeverFit) {
+  const auto groups = one_group({300}, 512);
+  const auto outcome = simulate(cluster(Policy::kSeer, 1, 512), {.groups = groups, .prior = {}}, nullptr);
+  ASSERT_FALSE(outcome);
+  EXPECT_THAT(outcome.error().message(), HasSubstr("the largest instance has 8"));
+}
+
+}  // namespace
+}  // namespace rondo::sim
