@@ -1,12 +1,17 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <thread>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "sim/comparison.h"
 #include "sim/report.h"
+#include "sim/sweep.h"
 #include "sim/workload.h"
+#include "timeline/chrome_trace.h"
+#include "timeline/page.h"
 
 namespace rondo::cli {
 namespace {
@@ -16,16 +21,56 @@ int num_threads(int configured) {
   return configured > 0 ? configured : std::max(1, cores);
 }
 
+std::string title_of(const sim::Workload& workload) {
+  return workload.name.empty() ? "rondo simulate" : workload.name;
+}
+
+// "run.json" for the first variant, then "run-1.json", …
+std::filesystem::path trace_path(const std::filesystem::path& path, std::size_t variant) {
+  if (variant == 0) return path;
+  return path.parent_path() /
+         fmt::format("{}-{}{}", path.stem().string(), variant, path.extension().string());
+}
+
+Result<void> write_pictures(const SimulateArgs& args, const sim::Workload& workload,
+                            const std::vector<sim::Variant>& variants) {
+  if (args.html.empty() && args.trace.empty()) return {};
+  RONDO_ASSIGN(const auto timelines, sim::record_timelines(variants));
+  if (!args.html.empty()) RONDO_TRY(timeline::write_page(args.html, title_of(workload), timelines));
+  for (std::size_t v = 0; v < timelines.size() && !args.trace.empty(); ++v) {
+    RONDO_TRY(timeline::write_chrome_trace(trace_path(args.trace, v), timelines[v]));
+  }
+  return {};
+}
+
+Result<void> run_sweep(const SimulateArgs& args, const sim::Workload& workload, Terminal& terminal) {
+  if (!args.trace.empty()) {
+    return fail(Code::kInvalidArgument, "--trace shows one rollout; leave --sweep out, or take --html");
+  }
+  RONDO_ASSIGN(const auto points, sim::sweep(workload, args.sweep, args.seeds, num_threads(args.threads)));
+  if (!args.html.empty()) RONDO_TRY(replace_file(args.html, sim::sweep_page(title_of(workload), points)));
+  if (args.json) {
+    for (const sim::SweepPoint& point : points) {
+      terminal.print(sim::outcomes_json(point.variants, point.setting));
+    }
+    return {};
+  }
+  terminal.print(sim::sweep_table(points) + "\n" + sim::sweep_bars(points));
+  return {};
+}
+
 Result<void> run(const SimulateArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const sim::Workload workload, sim::load_workload(args.config.file, args.config.overrides));
   if (args.show) {
     terminal.print(sim::annotated_toml(workload));
     return {};
   }
+  if (!args.sweep.empty()) return run_sweep(args, workload, terminal);
   RONDO_ASSIGN(const auto variants, sim::variants_of(workload));
   RONDO_ASSIGN(const auto outcomes, sim::compare(variants, args.seeds, num_threads(args.threads)));
+  RONDO_TRY(write_pictures(args, workload, variants));
   if (args.json) {
-    terminal.print(sim::outcomes_json(outcomes));
+    terminal.print(sim::outcomes_json(outcomes, ""));
     return {};
   }
   if (!workload.name.empty()) terminal.print(workload.name + "\n");

@@ -75,7 +75,10 @@ struct SimulateArgs {
   int threads = 0;  // 0: all
   bool json = false;
   bool per_seed = false;
-  bool show = false;  // print the settings instead
+  bool show = false;               // print the settings instead
+  std::vector<std::string> sweep;  // "key=a,b,c"
+  std::string html;                // file; empty: none
+  std::string trace;               // file, for Perfetto
 };
 int simulate(const SimulateArgs& args);
 

@@ -94,6 +94,15 @@ int run(int argc, char** argv) {
   simulate_command->add_option("--threads", simulate.threads, "Simulations at a time; 0: one per core")
       ->check(CLI::NonNegativeNumber);
   simulate_command->add_flag("--per-seed", simulate.per_seed, "Print each repetition, too");
+  simulate_command
+      ->add_option("--sweep", simulate.sweep,
+                   "key=a,b,c: repeat it for each value; given twice, for each combination")
+      ->take_all()
+      ->allow_extra_args(false);
+  simulate_command->add_option("--html", simulate.html,
+                               "Write a page: the first seed of each variant over time, or a sweep's chart");
+  simulate_command->add_option("--trace", simulate.trace,
+                               "Write the first seed of each variant for ui.perfetto.dev");
   simulate_command->add_flag("--json", simulate.json, "One JSON object per variant and repetition");
   simulate_command->add_flag("--show", simulate.show, "Print all settings with values and docs instead");
 

@@ -10,18 +10,31 @@
 #include "base/thread_pool.h"
 #include "rollout/length_prior.h"
 #include "sim/lengths.h"
+#include "sim/trace_gain.h"
 
 namespace rondo::sim {
 namespace {
 
-// The groups of an iteration; more than the workload's for a policy that issues more than it wants.
-Result<std::vector<rollout::GroupSpec>> groups_of(const Workload& workload, std::uint64_t seed) {
+// What a seed generates. Of a policy that issues more than it wants, more groups than the workload's.
+struct Responses {
+  std::vector<rollout::GroupSpec> groups;
+  std::optional<DraftGain> measured_gain;
+};
+
+Result<Responses> responses_of(const Workload& workload, std::uint64_t seed) {
   if (!workload.trace.file.empty()) {
     RONDO_ASSIGN(Trace trace, read_trace(workload.trace));
-    return std::move(trace.groups);
+    Responses result{.groups = std::move(trace.groups), .measured_gain = {}};
+    if (!workload.speculation.enabled || !workload.trace.measure_drafts || trace.tokens.empty())
+      return result;
+    trace.groups = result.groups;
+    RONDO_ASSIGN(result.measured_gain, measure_gain(trace));
+    return result;
   }
   RONDO_ASSIGN(const auto scheduler, rollout::Scheduler::create(workload.schedule, {}));
-  return draw_groups(workload.lengths, scheduler->groups_to_issue(workload.lengths.groups), seed);
+  return Responses{
+      .groups = draw_groups(workload.lengths, scheduler->groups_to_issue(workload.lengths.groups), seed),
+      .measured_gain = {}};
 }
 
 // What an earlier iteration of the same distribution has taught.
@@ -44,8 +57,10 @@ Spread spread_of(const std::vector<double>& values) {
 }
 
 Result<Outcome> simulate_seed(const Workload& workload, std::uint64_t seed, Recording* recording) {
-  RONDO_ASSIGN(const ClusterSpec cluster, resolve(workload));
-  RONDO_ASSIGN(const std::vector<rollout::GroupSpec> groups, groups_of(workload, seed));
+  RONDO_ASSIGN(ClusterSpec cluster, resolve(workload));
+  RONDO_ASSIGN(Responses responses, responses_of(workload, seed));
+  const std::vector<rollout::GroupSpec>& groups = responses.groups;
+  if (responses.measured_gain) cluster.gain = *std::move(responses.measured_gain);
   const rollout::PolicyRules& rules = rollout::rules_of(workload.schedule.policy);
   RolloutSpec rollout{.groups = groups, .prior = {}, .seed = seed};
   if (!rules.strictly_synchronous) {
@@ -57,10 +72,21 @@ Result<Outcome> simulate_seed(const Workload& workload, std::uint64_t seed, Reco
   }
   if (rules.learns_lengths) {
     constexpr std::uint64_t kEarlier = std::uint64_t{1} << 40;  // no seed of a comparison
-    RONDO_ASSIGN(const auto before, groups_of(workload, seed + kEarlier));
-    rollout.prior = prior_of(before);
+    RONDO_ASSIGN(const Responses before, responses_of(workload, seed + kEarlier));
+    rollout.prior = prior_of(before.groups);
   }
   return simulate(cluster, rollout, recording);
+}
+
+Result<std::vector<timeline::Timeline>> record_timelines(const std::vector<Variant>& variants) {
+  std::vector<timeline::Timeline> timelines;
+  for (const Variant& variant : variants) {
+    Recording recording(variant.label, false);
+    const auto seed = static_cast<std::uint64_t>(variant.workload.seed);
+    RONDO_ASSIGN_CTX(const Outcome outcome, simulate_seed(variant.workload, seed, &recording), variant.label);
+    timelines.push_back(recording.timeline.finish(as_ns(outcome.total_s)));
+  }
+  return timelines;
 }
 
 Result<std::vector<VariantOutcomes>> compare(const std::vector<Variant>& variants, int num_seeds,

@@ -26,8 +26,11 @@ struct Spread {
 };
 Spread spread_of(const std::vector<double>& values);
 
-/// Simulates one seed of a variant. Any thread.
+/// Simulates one seed of a variant. `recording` may be null. Any thread.
 Result<Outcome> simulate_seed(const Workload& workload, std::uint64_t seed, Recording* recording);
+
+/// The timeline of each variant's first seed.
+Result<std::vector<timeline::Timeline>> record_timelines(const std::vector<Variant>& variants);
 
 /// Simulates every variant with the seeds workload.seed, workload.seed + 1, … on so many threads. The
 /// outcomes do not depend on the number of threads, but for measured values. The first error in the order of

@@ -118,7 +118,8 @@ void Instance::advance(double now) {
 void Instance::replan() {
   if (drafting_) {
     const auto context = static_cast<std::int32_t>(kv_tokens_ / running_);
-    auto* log = recording_ != nullptr && index_ == 0 ? &recording_->draft_inputs : nullptr;
+    auto* log =
+        recording_ != nullptr && recording_->logs_inputs && index_ == 0 ? &recording_->draft_inputs : nullptr;
     const bool planned = drafting_->replan(counts_, context, steps_since_plan_, log);
     steps_since_plan_ = 0.0;
     if (!planned && !changed_) return;
@@ -186,7 +187,10 @@ bool Instance::retime(double now) {
     next_s_ = std::max(now, arrivals_.front().time);
     next_ = Event::kArrival;
   }
-  sample(now);
+  if (recording_ != nullptr) {
+    recording_->set(InstanceId(index_), now, running_, static_cast<double>(queue_.size()),
+                    100.0 * kv_tokens_ / static_cast<double>(engine_->kv_tokens()));
+  }
   return next_s_ != before;
 }
 
@@ -211,21 +215,15 @@ RequestIndex Instance::run_to(double time) {
   return stopped;
 }
 
-void Instance::end_span(RequestIndex request, std::int32_t generated, bool preempted) {
+void Instance::stop_running(RequestIndex request, std::int32_t generated) {
   RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
   leave_lane(state);
   kv_tokens_ -= state.prompt_tokens + state.done;
   --running_;
   if (running_ == 0) kv_tokens_ = 0.0;  // without what rounding left
   state.running = false;
-  if (recording_ != nullptr) {
-    recording_->spans.push_back({.instance = index_,
-                                 .request = request,
-                                 .begin_s = state.begun,
-                                 .end_s = synced_,
-                                 .tokens = generated - state.generated,
-                                 .preempted = preempted});
-  }
+  if (recording_ != nullptr) record(request, generated);
+  state.last_instance = index_;
   state.generated = generated;
 }
 
@@ -236,7 +234,7 @@ RequestIndex Instance::end_chunk() {
   lane.heap.pop_back();
   RequestState& state = (*requests_)[static_cast<std::size_t>(entry.request)];
   RONDO_CHECK_EQ(state.stamp, entry.stamp);
-  end_span(entry.request, state.chunk_end, false);
+  stop_running(entry.request, state.chunk_end);
   state.instance = -1;
   return entry.request;
 }
@@ -248,7 +246,8 @@ void Instance::preempt_latest() {
   RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
   const double now_done = state.done + (lanes_[state.lane].clock - state.entered);
   const auto generated = std::min(static_cast<std::int32_t>(now_done), state.chunk_end - 1);
-  end_span(request, std::max(generated, state.generated), true);
+  stop_running(request, std::max(generated, state.generated));
+  state.origin = timeline::KvOrigin::kRecomputed;
   queue_.push_front(request);
   ++stats_.preemptions;
   stats_.recomputed_tokens += state.context();
@@ -274,14 +273,18 @@ void Instance::stop(double now) {
   if (running_ > 0) advance(now);
 }
 
-void Instance::sample(double now) {
-  if (recording_ == nullptr || now - sampled_s_ < recording_->sample_period_s) return;
-  sampled_s_ = now;
-  recording_->samples.push_back({.time_s = now,
-                                 .instance = index_,
-                                 .running = running_,
-                                 .queued = static_cast<std::int32_t>(queue_.size()),
-                                 .kv_share = kv_tokens_ / static_cast<double>(engine_->kv_tokens())});
+void Instance::record(RequestIndex request, std::int32_t generated) {
+  const RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+  recording_->timeline.chunk({.request = RequestId(request),
+                              .group = GroupId(state.group),
+                              .instance = InstanceId(index_),
+                              .begin_ns = as_ns(state.begun),
+                              .end_ns = as_ns(synced_),
+                              .begin_tokens = state.generated,
+                              .end_tokens = generated,
+                              .origin = state.origin,
+                              .migrated = state.last_instance >= 0 && state.last_instance != index_,
+                              .finished = generated == state.length});
 }
 
 }  // namespace rondo::sim

@@ -93,7 +93,8 @@ class Instance final {
   void begin(RequestIndex request, std::int32_t cached);
   void enter_lane(RequestIndex request, std::uint8_t lane);
   void leave_lane(RequestState& request);
-  void end_span(RequestIndex request, std::int32_t generated, bool preempted);
+  void stop_running(RequestIndex request, std::int32_t generated);
+  void record(RequestIndex request, std::int32_t generated);
   void advance(double now);
   void do_steps(double steps, double until);
   double cost(double steps) const;
@@ -106,7 +107,6 @@ class Instance final {
   bool fits(const RequestState& request) const;
   void preempt_latest();
   RequestIndex end_chunk();
-  void sample(double now);
 
   std::int32_t index_;
   const EngineModel* engine_;
@@ -133,7 +133,6 @@ class Instance final {
   Event next_ = Event::kNone;
   double next_steps_ = 0.0;
   std::size_t next_lane_ = 0;
-  double sampled_s_ = -std::numeric_limits<double>::infinity();
   Stats stats_;
 };
 

@@ -2,47 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "rollout/input_log.h"
-#include "sim/request_state.h"
+#include "timeline/recorder.h"
 
 namespace rondo::sim {
 
-/// A stretch in which a request ran on an instance without a break.
-struct RunSpan {
-  std::int32_t instance = 0;
-  RequestIndex request = 0;
-  double begin_s = 0.0;
-  double end_s = 0.0;
-  std::int32_t tokens = 0;
-  bool preempted = false;
-};
+/// Simulated seconds as the nanoseconds of logs and timelines.
+inline std::int64_t as_ns(double seconds) {
+  return static_cast<std::int64_t>(seconds * 1e9);
+}
 
-struct KvMove {
-  RequestIndex request = 0;
-  std::int32_t from = -1;  // -1: host or disk
-  std::int32_t to = 0;
-  double begin_s = 0.0;
-  double end_s = 0.0;
-  double bytes = 0.0;
-};
-
-/// An instance at a time.
-struct InstanceSample {
-  double time_s = 0.0;
-  std::int32_t instance = 0;
-  std::int32_t running = 0;
-  std::int32_t queued = 0;
-  double kv_share = 0.0;
-};
-
-/// Plain data, filled by a simulation that is given one. Memory grows with the number of chunks.
+/// Filled by a simulation that is given one. The timeline's memory is bounded, that of the inputs grows with
+/// the number of chunks. One owner thread.
 struct Recording {
-  double sample_period_s = 1.0;
-  std::vector<RunSpan> spans;
-  std::vector<KvMove> moves;
-  std::vector<InstanceSample> samples;
+  /// `name` of the timeline.
+  explicit Recording(std::string name, bool logs_inputs);
+  /// An instance as it is from `time_s` on.
+  void set(InstanceId instance, double time_s, double running, double queued, double kv_percent);
+
+  bool logs_inputs;
+  timeline::Recorder timeline;
+  timeline::Recorder::CounterId running;
+  timeline::Recorder::CounterId queued;
+  timeline::Recorder::CounterId kv_percent;
   std::vector<rollout::TimedInput> inputs;        // of the scheduler
   std::vector<rollout::TimedInput> draft_inputs;  // of instance 0's draft planner
 };

@@ -102,11 +102,12 @@ std::string seed_table(const std::vector<VariantOutcomes>& all) {
   return table.to_string();
 }
 
-std::string outcomes_json(const std::vector<VariantOutcomes>& all) {
+std::string outcomes_json(const std::vector<VariantOutcomes>& all, std::string_view setting) {
   std::string text;
   for (const VariantOutcomes& variant : all) {
     for (const Outcome& o : variant.outcomes) {
-      text += nlohmann::json{{"variant", variant.label},
+      text += nlohmann::json{{"setting", setting},
+                             {"variant", variant.label},
                              {"seed", o.seed},
                              {"seconds", o.total_s},
                              {"tail_seconds", o.tail_s},

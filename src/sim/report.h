@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/comparison.h"
@@ -13,7 +14,8 @@ namespace rondo::sim {
 std::string comparison_table(const CompareConfig& compare, const std::vector<VariantOutcomes>& all);
 /// A row per variant and seed.
 std::string seed_table(const std::vector<VariantOutcomes>& all);
-/// One JSON object per variant and seed, each on a line. Measured values stand under "measured".
-std::string outcomes_json(const std::vector<VariantOutcomes>& all);
+/// One JSON object per variant and seed, each on a line. Measured values stand under "measured"; `setting`,
+/// of a sweep, may be empty.
+std::string outcomes_json(const std::vector<VariantOutcomes>& all, std::string_view setting);
 
 }  // namespace rondo::sim

@@ -17,8 +17,16 @@ namespace {
 
 enum class Mark : std::uint64_t { kAssigned = 1, kChunkDone, kFinished };
 
-std::int64_t nanoseconds(double seconds) {
-  return static_cast<std::int64_t>(seconds * 1e9);
+timeline::KvOrigin origin_of(rollout::KvSource source) {
+  switch (source) {
+    case rollout::KvSource::kResident:
+      return timeline::KvOrigin::kResident;
+    case rollout::KvSource::kMove:
+      return timeline::KvOrigin::kMoved;
+    case rollout::KvSource::kRecompute:
+      return timeline::KvOrigin::kRecomputed;
+  }
+  RONDO_CHECK(false);
 }
 
 /// The event loop. Lives for one rollout.
@@ -61,8 +69,8 @@ class Simulation final {
   void mark(Mark kind, RequestIndex request, std::int64_t a, std::int64_t b);
   template <class Input>
   void log(Input input) {
-    if (recording_ == nullptr) return;
-    recording_->inputs.push_back({.time_ns = nanoseconds(now_), .input = std::move(input)});
+    if (recording_ == nullptr || !recording_->logs_inputs) return;
+    recording_->inputs.push_back({.time_ns = as_ns(now_), .input = std::move(input)});
   }
   Outcome outcome();
   void count_unfinished(Outcome& outcome) const;
@@ -200,6 +208,7 @@ void Simulation::carry_out(const rollout::Assignment& assignment) {
   mark(Mark::kAssigned, request, index, assignment.max_tokens);
   RequestState& state = at(request);
   state.chunk_end = std::min(state.length, state.generated + assignment.max_tokens);
+  state.origin = origin_of(assignment.placement.source);
   if (chunked()) {
     const double start = start_time(assignment);
     instance(index).deliver(request, now_, start, assignment.placement.cached_tokens);
@@ -224,14 +233,6 @@ double Simulation::start_time(const rollout::Assignment& assignment) {
   const double begin = std::max(now_, link_free_s_[to]);
   link_free_s_[to] = begin + bytes / (link * cluster_.engine.num_devices());
   migrated_bytes_ += bytes;
-  if (recording_ != nullptr) {
-    recording_->moves.push_back({.request = static_cast<RequestIndex>(assignment.request.value()),
-                                 .from = placement.from.instance.value(),
-                                 .to = placement.instance.value(),
-                                 .begin_s = begin,
-                                 .end_s = link_free_s_[to],
-                                 .bytes = bytes});
-  }
   return std::max(start, link_free_s_[to]);
 }
 

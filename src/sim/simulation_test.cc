@@ -133,19 +133,22 @@ TEST(Simulation, EqualSeedsGiveEqualEventsAndOthersOthers) {
 // What the instances were told and did agrees with what the recording says.
 TEST(Simulation, RecordingHoldsEveryTokenOnce) {
   for (const Policy policy : {Policy::kGroupRoundRobin, Policy::kSeer}) {
-    Recording recording;
+    Recording recording("test", false);
     const Outcome o = run(cluster(policy, 2, 9000), draw_groups(kLengths, kLengths.groups, 4), &recording);
+    const timeline::Timeline timeline = recording.timeline.finish(as_ns(o.total_s));
     std::int64_t tokens = 0;
-    std::int64_t preempted = 0;
-    for (const RunSpan& span : recording.spans) {
-      EXPECT_LE(span.begin_s, span.end_s);
-      tokens += span.tokens;
-      preempted += span.preempted ? 1 : 0;
+    for (const timeline::Chunk& chunk : timeline.chunks) {
+      EXPECT_LE(chunk.begin_ns, chunk.end_ns);
+      tokens += chunk.end_tokens - chunk.begin_tokens;
     }
     EXPECT_EQ(tokens, o.tokens);
-    EXPECT_EQ(preempted, o.preemptions);
-    EXPECT_EQ(std::ssize(recording.moves), o.migrations);
-    for (const InstanceSample& sample : recording.samples) EXPECT_LE(sample.kv_share, 1.0 + 1e-6);
+    EXPECT_EQ(std::ssize(timeline.chunks), o.chunks + o.preemptions);
+    EXPECT_EQ(std::ssize(timeline.finishes), o.responses);
+    EXPECT_TRUE(recording.inputs.empty());
+    for (const timeline::Counter& counter : timeline.counters) {
+      const double most = counter.name == "KV in use, %" ? 100.0 + 1e-6 : 192.0;
+      for (const double mean : counter.means) EXPECT_LE(mean, most) << counter.name;
+    }
   }
 }
 
@@ -154,7 +157,7 @@ TEST(Simulation, ItsInputsReplayToTheSameDecisions) {
        {Policy::kSeer, Policy::kSeerPlus, Policy::kGroupRoundRobin, Policy::kOracleLfs}) {
     ClusterSpec spec = cluster(policy, 3, 9000);
     spec.speculates = true;
-    Recording recording;
+    Recording recording("test", true);
     const Outcome o = run(spec, draw_groups(kLengths, kLengths.groups, 4), &recording);
     std::string text;
     for (const rollout::TimedInput& input : recording.inputs) text += rollout::input_line(input);

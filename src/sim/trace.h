@@ -15,6 +15,7 @@ struct TraceConfig {
   std::string file = {};
   int max_new_tokens = 0;
   double chars_per_token = 0.0;
+  bool measure_drafts = true;
 
   template <class V>
   void visit(V& v) {
@@ -27,6 +28,10 @@ struct TraceConfig {
     v.field("chars_per_token", chars_per_token,
             "Characters of a text per token, for rows that have texts alone, as verl's; 0: refuse them",
             {.min = 0});
+    v.field(
+        "measure_drafts", measure_drafts,
+        "Where the trace has tokens, run suffix trees over them to learn how drafts fare, instead of taking "
+        "speculation.gain");
   }
 };
 

@@ -79,9 +79,9 @@ TEST(Report, TablesHaveARowPerVariantAndJsonAnObjectPerSeed) {
   ASSERT_TRUE(outcomes);
   const CompareConfig& published = variants->front().workload.compare;
   EXPECT_THAT(comparison_table(published, *outcomes), AllOf(HasSubstr("fifo"), HasSubstr("1.50")));
-  const std::string json = outcomes_json(*outcomes);
+  const std::string json = outcomes_json(*outcomes, "a=1");
   EXPECT_EQ(std::count(json.begin(), json.end(), '\n'), 4);
-  EXPECT_THAT(json, HasSubstr("\"event_hash\""));
+  EXPECT_THAT(json, AllOf(HasSubstr("\"event_hash\""), HasSubstr("\"setting\":\"a=1\"")));
 }
 
 }  // namespace
