@@ -34,7 +34,7 @@ TEST(TraceGain, EqualSiblingsAreDraftedWhole) {
   const auto gain = measure_gain(make_trace(2, 3, 1.0));
   ASSERT_TRUE(gain);
   EXPECT_LT(gain->tokens(lane_of(false, 0), 8, 1), 1.05);  // nothing of its own repeats
-  EXPECT_GT(gain->tokens(lane_of(false, 1), 8, 1), 8.0);  // the first token finds no context
+  EXPECT_GT(gain->tokens(lane_of(false, 1), 8, 1), 8.0);   // the first token finds no context
 }
 
 // A token is the sibling's with the chance that both have kept it.
