@@ -13,6 +13,7 @@ import json
 import math
 import random
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 
@@ -69,15 +70,20 @@ def main():
     parser.add_argument("--rondo", required=True)
     parser.add_argument("--tries", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--target", type=parse_target, action="append", default=[])
     parser.add_argument("--vary", type=parse_range, action="append", default=[])
     args = parser.parse_args()
     rng = random.Random(1)
     found = []
+    begin = time.monotonic()
     with ThreadPoolExecutor(args.workers) as pool:
         for start in range(0, args.tries, args.workers * 4):
-            best = min(found, key=lambda f: f[0])[2] if start >= args.tries // 2 and found else None
+            if time.monotonic() - begin > args.seconds:
+                print(f"stopped after {start} tries")
+                break
+            best = min(found, key=lambda f: f[0])[2] if found and (start // (args.workers * 4)) % 2 else None
             batch = [draw(args.vary, rng, best) for _ in range(args.workers * 4)]
             for settings, (row, error) in zip(batch, pool.map(lambda s: simulate(args, s), batch)):
                 if row is None:
