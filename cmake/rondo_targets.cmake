@@ -1,5 +1,6 @@
 # rondo_library(NAME kv HDRS … SRCS … DEPS base … [PRIVATE_DEPS …])   -> target rondo_kv, alias rondo::kv
-# rondo_test(NAME kv_block_pool_test SRCS … DEPS kv … [LABELS unit]) -> one GoogleTest binary, one ctest entry
+# rondo_test(NAME kv_block_pool_test SRCS … DEPS kv … [LABELS unit] [TIMES n]) -> one GoogleTest binary, one ctest entry;
+#   with TIMES the random runs of its property tests are that many times as many (testing/times.h)
 # rondo_bench(NAME … SRCS … DEPS …)                                  -> Google Benchmark binary, not run by ctest
 # rondo_fuzz(NAME … SRCS … DEPS …)                                   -> libFuzzer binary with clang, else a corpus replayer
 # DEPS name modules ("base") or imported targets ("fmt::fmt").
@@ -54,9 +55,12 @@ function(rondo_library)
 endfunction()
 
 function(rondo_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;TIMES" "SRCS;DEPS;LABELS;ARGS" ${ARGN})
   if(NOT BUILD_TESTING)
     return()
+  endif()
+  if(NOT ARG_TIMES)
+    set(ARG_TIMES 1)
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
@@ -70,9 +74,11 @@ function(rondo_test)
   _rondo_resolve(deps ${ARG_DEPS})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_link_libraries(${ARG_NAME} PRIVATE rondo_options ${deps} rapidcheck GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${ARG_NAME} PRIVATE RONDO_TEST_TIMES=${ARG_TIMES})
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} ${ARG_ARGS})
+  math(EXPR cases "100 * ${ARG_TIMES}")
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT
-                                              "RC_PARAMS=seed=20251129")
+                                              "RC_PARAMS=seed=20251129 max_success=${cases}")
 endfunction()
 
 # rondo_oracle_test(NAME text_oracle_test SCRIPT x_oracle_test.py PROBES target …): runs the script with the

@@ -10,6 +10,7 @@
 
 #include "batch/fake_engine.h"
 #include "batch/planner.h"
+#include "testing/times.h"
 
 namespace rondo::batch {
 namespace {
@@ -112,6 +113,7 @@ Weather draw_weather() {
 }
 
 void add(Planner::Stats& sum, const Planner::Stats& stats) {
+  sum.steps += stats.steps;
   sum.preemptions += stats.preemptions;
   sum.recomputed_tokens += stats.recomputed_tokens;
   sum.shared_prompt_tokens += stats.shared_prompt_tokens;
@@ -144,6 +146,7 @@ TEST(PlannerPropertyTest, EveryScheduleGivesTheNaiveResponses) {
     }
   }));
   // The loads reach what they are meant to test.
+  EXPECT_GT(sum.steps, 50'000 * kTestTimes);
   EXPECT_GT(sum.preemptions, 100);
   EXPECT_GT(sum.recomputed_tokens, 1000);
   EXPECT_GT(sum.shared_prompt_tokens, 1000);
@@ -169,6 +172,7 @@ TEST(PlannerPropertyTest, ChunksMovesAndDraftsChangeNoToken) {
       num_branch_rows += engine.num_branch_rows_accepted();
     }
   }));
+  EXPECT_GT(sum.steps, 50'000 * kTestTimes);
   EXPECT_GT(sum.restored_tokens, 1000);
   EXPECT_GT(sum.evicted_parked, 10);
   EXPECT_GT(sum.preemptions, 10);

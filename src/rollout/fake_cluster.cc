@@ -15,6 +15,7 @@ void FakeCluster::add_instance(const InstanceSpec& spec) {
   instances_[spec.id] = {};
   instances_[spec.id].spec = spec;
   instances_[spec.id].synced = now_;
+  instances_[spec.id].epoch = next_epoch_++;  // no event from before a failure is its own
 }
 
 void FakeCluster::fail_instance(InstanceId id) {

@@ -11,6 +11,7 @@
 #include "rollout/fake_cluster.h"
 #include "rollout/naive_books.h"
 #include "rollout/scheduler.h"
+#include "testing/times.h"
 
 namespace rondo::rollout {
 namespace {
@@ -109,6 +110,7 @@ class Trial final {
       if (draw_.happens(scenario_.failure_period)) fail_an_instance();
       if (draw_.happens(scenario_.loss_period)) lose_kv();
       const bool busy = cluster_.step();
+      ++num_steps_;
       scheduler_->check_invariants();
       if (!busy && next == scenario_.groups.size()) return;
     }
@@ -118,6 +120,7 @@ class Trial final {
   const Scheduler& scheduler() const { return *scheduler_; }
   const FakeCluster& cluster() const { return cluster_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
+  std::int64_t num_steps() const { return num_steps_; }
 
  private:
   static constexpr int kMaxSteps = 200000;
@@ -167,6 +170,7 @@ class Trial final {
   bool with_books_;
   std::vector<Assignment> assignments_;
   std::set<RequestId> finished_;
+  std::int64_t num_steps_ = 0;
   FakeCluster cluster_;
 };
 
@@ -184,7 +188,8 @@ void expect_complete(const Scenario& scenario, const Trial& run) {
 
 TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
   Scheduler::Stats sum;
-  for (std::uint64_t seed = 0; seed < 300 && !HasFailure(); ++seed) {
+  std::int64_t num_steps = 0;
+  for (std::uint64_t seed = 0; seed < 300U * kTestTimes && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed);
     Scenario scenario = draw_scenario(draw, kChunked[seed % std::size(kChunked)]);
@@ -194,6 +199,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     run.run();
     expect_complete(scenario, run);
     EXPECT_EQ(run.cluster().preemptions(), 0);
+    num_steps += run.num_steps();
     const Scheduler::Stats& stats = run.scheduler().stats();
     sum.moves += stats.moves;
     sum.recomputed_tokens += stats.recomputed_tokens;
@@ -202,6 +208,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     sum.overdue += stats.overdue;
   }
   // The scenarios reach what they are meant to test.
+  EXPECT_GT(num_steps, 25'000 * kTestTimes);
   EXPECT_GT(sum.moves, 1000);
   EXPECT_GT(sum.recomputed_tokens, 10000);
   EXPECT_GT(sum.evicted_requests, 1000);
@@ -211,7 +218,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
 
 TEST(SchedulerPropertyTest, WholeGroupPoliciesFinishEverythingOnce) {
   std::int64_t preemptions = 0;
-  for (std::uint64_t seed = 0; seed < 100 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 100U * kTestTimes && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed);
     const Scenario scenario = draw_scenario(draw, kWhole[seed % std::size(kWhole)]);
@@ -227,7 +234,7 @@ TEST(SchedulerPropertyTest, WholeGroupPoliciesFinishEverythingOnce) {
 }
 
 TEST(SchedulerPropertyTest, SameInputsGiveTheSameDecisions) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < 20U * kTestTimes; ++seed) {
     Draw draw(seed);
     Scenario scenario = draw_scenario(draw, kChunked[seed % std::size(kChunked)]);
     scenario.failure_period = 50;

@@ -93,4 +93,12 @@ Draft NaiveModel::draft(std::span<const Token> context, const DraftArgs& args,
   return best;
 }
 
+std::vector<Continuation> without_targets(const SuffixTree& tree, NodeId node) {
+  std::vector<Continuation> result;
+  for (std::int32_t rank = 0; rank < kMaxRanked; ++rank)
+    if (const Continuation* next = tree.continuation(node, rank))
+      result.push_back({.token = next->token, .count = next->count, .target = 0});
+  return result;
+}
+
 }  // namespace rondo::suffix

@@ -31,4 +31,7 @@ class NaiveModel final {
   std::map<RequestId, std::vector<Token>> sequences_;
 };
 
+/// The ranked continuations of a tree's node in the naive model's terms: targets are 0.
+std::vector<Continuation> without_targets(const SuffixTree& tree, NodeId node);
+
 }  // namespace rondo::suffix
