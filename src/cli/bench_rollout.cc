@@ -9,6 +9,7 @@
 
 #include "base/checksum.h"
 #include "base/text_distance.h"
+#include "cli/interrupt.h"
 #include "metrics/console.h"
 #include "rl/generation.h"
 #include "rl/prompts.h"
@@ -77,7 +78,6 @@ Result<Outcome> run_once(rl::Session& session, const Variant& variant,
   config.rollout.spec.enabled = variant.spec;
   RONDO_ASSIGN(session.inference,
                rl::InferencePool::create(config, *session.model, *session.tokenizer, session.context));
-  static const std::atomic<bool> never{false};
   rl::GenerationStats stats;
   const bool partial = variant.policy == rollout::Policy::kPartial;
   const auto wanted = static_cast<double>(prompts.size()) / config.rollout.schedule.over_issue;
@@ -90,7 +90,7 @@ Result<Outcome> run_once(rl::Session& session, const Variant& variant,
                              .true_lengths = lengths,
                              .goal_groups =
                                  partial ? std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted)) : 0},
-                            {}, never, stats));
+                            {}, catch_interrupts(), stats));
   Outcome outcome;
   std::vector<Token> all;
   for (const rl::ScoredGroup& group : groups) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "cli/interrupt.h"
 #include "data/prompt_sampler.h"
 #include "rl/generation.h"
 #include "rl/step_metrics.h"
@@ -58,7 +59,6 @@ std::int64_t total(const std::vector<std::vector<std::int64_t>>& lengths) {
 
 Result<StepMeasurement> measure_step(rl::Session& session, train::Trainer& trainer,
                                      const rl::PromptSet& prompts, std::int64_t step) {
-  static const std::atomic<bool> never{false};
   const SteadyClock clock;
   const rl::Config& config = session.config;
   RONDO_ASSIGN(const std::vector<const rl::Prompt*> batch, prompts_of_step(config, prompts, step));
@@ -71,7 +71,7 @@ Result<StepMeasurement> measure_step(rl::Session& session, train::Trainer& train
                              .sampling = &config.rollout.sampling,
                              .purpose = RngPurpose::kRollout,
                              .step = static_cast<std::uint32_t>(step)},
-                            {}, never, stats));
+                            {}, catch_interrupts(), stats));
   m.rollout_s = clock.now_s() - begin;
   record_work(groups, m);
   const double rollout_end = clock.now_s();

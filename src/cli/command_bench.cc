@@ -9,6 +9,7 @@
 #include "cli/bench_rollout.h"
 #include "cli/bench_step.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "data/json_lines.h"
 #include "kernels/machine_limits.h"
@@ -126,6 +127,7 @@ Result<Measurement> decode_once(const Bench& bench, int batch) {
   std::vector<engine::Response> finished;
   for (double context = args.prompt_tokens; !bench.engine.idle();) {
     const std::int64_t before = bench.engine.stats().computed_tokens;
+    RONDO_TRY(check_interrupts());
     const double begin = clock.now_s();
     RONDO_TRY(bench.engine.step(finished));
     const double seconds = clock.now_s() - begin;
@@ -148,7 +150,10 @@ Result<Measurement> prefill_once(const Bench& bench, int batch) {
   const double begin = clock.now_s();
   for (int i = 0; i < batch; ++i) RONDO_TRY(submit(bench, i, 1));
   std::vector<engine::Response> finished;
-  while (!bench.engine.idle()) RONDO_TRY(bench.engine.step(finished));
+  while (!bench.engine.idle()) {
+    RONDO_TRY(check_interrupts());
+    RONDO_TRY(bench.engine.step(finished));
+  }
   const double tokens = 1.0 * batch * args.prompt_tokens;
   return Measurement{clock.now_s() - begin, tokens, static_cast<double>(session.model->weights().bytes()),
                      tokens * (layer_flops(spec) + attention_flops(spec, args.prompt_tokens / 2.0)) +
@@ -247,6 +252,7 @@ Result<void> run_steps(int steps, rl::Session& session, train::Trainer& trainer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
   for (int step = 1; step <= steps; ++step) {
+    RONDO_TRY(check_interrupts());
     RONDO_ASSIGN(const StepMeasurement m, measure_step(session, trainer, prompts, step));
     terminal.print(step_as_json(m, session, trainer, step));
   }
@@ -263,6 +269,7 @@ Result<void> measure_batches(const Bench& bench, train::Trainer* trainer, std::v
     std::vector<Measurement> runs;
     RONDO_TRY(once(batch));  // warm-up
     for (int i = 0; i < bench.args.repeats; ++i) {
+      RONDO_TRY(check_interrupts());
       RONDO_ASSIGN(const Measurement m, once(batch));
       if (m.tokens == 0)
         return fail(Code::kInvalidArgument,
@@ -296,7 +303,7 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
   if (!args.prompts.empty()) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
   }
-  RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   if (args.what == "rollout") return bench_rollout(*session, args.policies, args.repeats, terminal);
   std::unique_ptr<train::Trainer> trainer;
   if (args.what == "train" || args.what == "step") {

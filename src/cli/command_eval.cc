@@ -36,10 +36,11 @@ std::string as_table(const rl::EvaluationReport& report) {
 
 Result<rl::EvaluationReport> run(const EvalArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
+  RONDO_TRY(config.validate_policy());
   if (config.data.val_files.empty())
     return fail(Code::kInvalidArgument,
                 "data.val_files is empty; name at least one jsonl file to evaluate on");
-  RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   RONDO_ASSIGN_CTX(const rl::PromptSet prompts,
                    rl::load_prompts(config.data.val_files, config.data, config.model.path,
                                     *session->tokenizer, data::GroundTruth::kRequired),

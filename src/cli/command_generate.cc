@@ -43,12 +43,18 @@ std::string as_json(const rl::ScoredGroup& group, std::size_t sample) {
          "\n";
 }
 
+// Says which of several responses follows.
+std::string heading(const rl::ScoredGroup& group, std::size_t sample) {
+  return fmt::format("--- prompt {}, response {}\n", group.prompt->row.index + 1, sample + 1);
+}
+
 Result<void> run(const GenerateArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
+  RONDO_TRY(config.validate_policy());
   if (args.prompts.empty() == args.file.empty())
     return fail(Code::kInvalidArgument,
                 "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");
-  RONDO_ASSIGN(const auto session, rl::Session::open(config));
+  RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   RONDO_ASSIGN(const rl::PromptSet prompts, prompts_of(args, *session));
   std::vector<const rl::Prompt*> all;
   for (const rl::Prompt& prompt : prompts.prompts) all.push_back(&prompt);
@@ -58,9 +64,12 @@ Result<void> run(const GenerateArgs& args, Terminal& terminal) {
                             catch_interrupts(), stats, [&](std::int64_t done, std::int64_t total) {
                               if (!args.json) terminal.status("generate", done, total);
                             }));
+  const bool several = groups.size() > 1 || config.rollout.sampling.n > 1;
   for (const rl::ScoredGroup& group : groups)
-    for (std::size_t i = 0; i < group.samples.size(); ++i)
+    for (std::size_t i = 0; i < group.samples.size(); ++i) {
+      if (several && !args.json) terminal.print(heading(group, i));
       terminal.print(args.json ? as_json(group, i) : group.samples[i].text + "\n");
+    }
   return {};
 }
 

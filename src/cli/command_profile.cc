@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "cli/commands.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "metrics/console.h"
 #include "rl/session.h"
@@ -43,11 +44,10 @@ Result<void> run(const ConfigArgs& args, Terminal& terminal) {
   ThreadPool team(threads);
   const kernels::Context context{session->context.table, &team};
   RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, *session->model, nullptr, context));
-  const auto file = rl::step_profile_file(config, session->model->spec(), context.table->name, threads);
+  const rl::StepProfileKey key{config, *session->model, context.table->name, threads};
+  RONDO_ASSIGN(const rollout::StepCost cost, rl::renew_step_cost(key, *engine, &catch_interrupts()));
+  const auto file = rl::step_profile_file(key, engine->num_blocks());
   std::error_code ignored;
-  std::filesystem::remove(file, ignored);
-  RONDO_ASSIGN(const rollout::StepCost cost,
-               rl::load_or_measure_step_cost(config, *session->model, context.table->name, threads, *engine));
   terminal.print(as_table(cost));
   if (std::filesystem::exists(file, ignored)) terminal.print(fmt::format("kept in {}\n", file.string()));
   return {};

@@ -44,4 +44,9 @@ const std::atomic<bool>& catch_interrupts() {
   return interrupted;
 }
 
+Result<void> check_interrupts() {
+  if (interrupted) return fail(Code::kCancelled, "interrupted");
+  return {};
+}
+
 }  // namespace rondo::cli

@@ -3,10 +3,14 @@
 
 #include <atomic>
 
+#include "base/status.h"
+
 namespace rondo::cli {
 
 /// Installs the handlers and returns the flag. The first signal sets it; a second Ctrl-C or SIGTERM ends the
 /// process at once.
 const std::atomic<bool>& catch_interrupts();
+/// kCancelled once a signal has come.
+Result<void> check_interrupts();
 
 }  // namespace rondo::cli

@@ -117,7 +117,8 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "limits"}));
   add_config(*bench_command, bench.config);
   bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   bench_command->add_option("--prompts", bench.prompts,
                             "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
   bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")
@@ -131,7 +132,8 @@ int run(int argc, char** argv) {
   bench_command
       ->add_option("--policies", bench.policies,
                    "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
 
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
   try {

@@ -33,17 +33,21 @@ Result<void> Config::validate_for_training() const {
     return fail(Code::kInvalidArgument,
                 "training samples from the whole distribution: set rollout.top_p = 1, rollout.top_k = 0 and "
                 "rollout.min_p = 0 (cut-offs belong to rollout.val)");
+  return validate_policy();
+}
+
+Result<void> Config::validate_policy() const {
   const rollout::PolicyRules& rules = rollout::rules_of(rollout.schedule.policy);
   if (rules.needs_true_lengths)
     return fail(
         Code::kInvalidArgument,
         "rollout.policy: this oracle needs the lengths of responses before they are generated; it is for "
-        "`rondo bench rollout`. Train with seer, seer_plus, least_attained, fifo or group_round_robin");
+        "`rondo bench rollout`. Use seer, seer_plus, least_attained, fifo or group_round_robin");
   if (!rules.strictly_synchronous)
     return fail(
         Code::kInvalidArgument,
-        "rollout.policy = partial drops the responses that take long, and with them what the policy should "
-        "learn from; it is for `rondo bench rollout`. Train with seer or seer_plus");
+        "rollout.policy = partial drops the responses that take long, and with them what a policy should "
+        "learn from or be judged by; it is for `rondo bench rollout`. Use seer or seer_plus");
   return {};
 }
 

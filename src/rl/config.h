@@ -267,6 +267,8 @@ struct Config {
 
   /// What no single field can say, for any command.
   Result<void> validate() const;
+  /// Whether rollout.policy is one for other commands than `bench rollout`.
+  Result<void> validate_policy() const;
   /// What training needs on top.
   Result<void> validate_for_training() const;
   /// Longest sequence that the run can produce, in tokens.

@@ -1,5 +1,7 @@
 #include "rl/inference_pool.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -8,23 +10,57 @@
 #include "rl/step_profile.h"
 
 namespace rondo::rl {
+namespace {
+
+// On an engine of its own, for an instance's belongs to its thread.
+Result<rollout::StepCost> step_cost(const Config& config, const model::Model& model,
+                                    const kernels::Context& context, const std::atomic<bool>* interrupted) {
+  RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
+  const StepProfileKey key{config, model, context.table->name, context.pool->num_threads()};
+  return load_or_measure_step_cost(key, *engine, interrupted);
+}
+
+// Budgets that the machine cannot hold are mistakes of a unit, most of them.
+Result<void> check_host_memory(const Config& config) {
+  const std::int64_t wanted = config.rollout.host_kv_memory.bytes;
+  const std::int64_t machine = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  if (machine <= 0 || wanted <= machine) return {};
+  return fail(Code::kInvalidArgument,
+              "rollout.host_kv_memory = {} is more than this machine has, {}; lower it",
+              config::to_string(config.rollout.host_kv_memory), config::to_string({machine}));
+}
+
+Result<void> check_disk_space(const Config& config, const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  const std::int64_t wanted = config.rollout.disk_kv_memory.bytes;
+  if (error || static_cast<std::uintmax_t>(wanted) <= space.available) return {};
+  return fail(Code::kInvalidArgument,
+              "rollout.disk_kv_memory = {}, but {} has only {} left; lower it, or name another folder in "
+              "rollout.disk_kv_folder",
+              config::to_string(config.rollout.disk_kv_memory), folder.parent_path().string(),
+              config::to_string({static_cast<std::int64_t>(space.available)}));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& config, const model::Model& model,
                                                              const text::Tokenizer& tokenizer,
-                                                             const kernels::Context& context) {
+                                                             const kernels::Context& context,
+                                                             const std::atomic<bool>* interrupted) {
   std::unique_ptr<InferencePool> pool(new InferencePool());
   if (config.rollout.history.enabled) {
     pool->history_ = std::make_unique<rollout::ResponseHistory>(config.rollout.history);
   }
-  RONDO_TRY(pool->make_instances(config, model, tokenizer, context));
+  RONDO_TRY(pool->make_instances(config, model, tokenizer, context, interrupted));
   RONDO_TRY(pool->make_dispatcher(config));
   return pool;
 }
 
 // One instance has the session's own threads; several share the number out among teams of their own.
 Result<void> InferencePool::make_instances(const Config& config, const model::Model& model,
-                                           const text::Tokenizer& tokenizer,
-                                           const kernels::Context& context) {
+                                           const text::Tokenizer& tokenizer, const kernels::Context& context,
+                                           const std::atomic<bool>* interrupted) {
   const int count = config.rollout.instances;
   std::optional<rollout::StepCost> cost;
   for (int i = 0; i < count; ++i) {
@@ -41,7 +77,7 @@ Result<void> InferencePool::make_instances(const Config& config, const model::Mo
                                 .clock = &clock_};
     if (config.rollout.spec.enabled && config.rollout.spec.length.max_gamma > 0) {
       if (!cost) {
-        RONDO_ASSIGN(cost, step_cost(config, model, own));
+        RONDO_ASSIGN(cost, step_cost(config, model, own, interrupted));
       }
       RONDO_ASSIGN(deps.drafting, make_drafting(config, *cost));
     }
@@ -49,13 +85,6 @@ Result<void> InferencePool::make_instances(const Config& config, const model::Mo
     instances_.push_back(std::move(instance));
   }
   return {};
-}
-
-// On an engine of its own, for an instance's belongs to its thread.
-Result<rollout::StepCost> InferencePool::step_cost(const Config& config, const model::Model& model,
-                                                   const kernels::Context& context) {
-  RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
-  return load_or_measure_step_cost(config, model, context.table->name, context.pool->num_threads(), *engine);
 }
 
 Result<std::unique_ptr<engine::Drafting>> InferencePool::make_drafting(const Config& config,
@@ -81,6 +110,7 @@ void InferencePool::new_policy_version() {
 }
 
 Result<void> InferencePool::make_dispatcher(const Config& config) {
+  RONDO_TRY(check_host_memory(config));
   const RolloutSection& rollout = config.rollout;
   const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
   RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(
@@ -91,6 +121,7 @@ Result<void> InferencePool::make_dispatcher(const Config& config) {
     std::filesystem::path folder = rollout.disk_kv_folder;
     if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
     RONDO_ASSIGN(files, rollout::KvFiles::create(folder));
+    RONDO_TRY(check_disk_space(config, files->folder()));
   }
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},

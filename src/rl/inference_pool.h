@@ -31,9 +31,11 @@ namespace rondo::rl {
 /// owner thread; while run() does not, the context's thread team and the weights are the owner's.
 class InferencePool final {
  public:
+  /// kCancelled if `interrupted` (may be null) becomes true while the time of steps is measured.
   static Result<std::unique_ptr<InferencePool>> create(const Config& config, const model::Model& model,
                                                        const text::Tokenizer& tokenizer,
-                                                       const kernels::Context& context);
+                                                       const kernels::Context& context,
+                                                       const std::atomic<bool>* interrupted = nullptr);
 
   struct Task {
     std::span<const engine::Request> requests;        // ids 0, 1, …; those of a group stand together
@@ -61,9 +63,8 @@ class InferencePool final {
  private:
   InferencePool() = default;
   Result<void> make_instances(const Config& config, const model::Model& model,
-                              const text::Tokenizer& tokenizer, const kernels::Context& context);
-  static Result<rollout::StepCost> step_cost(const Config& config, const model::Model& model,
-                                             const kernels::Context& context);
+                              const text::Tokenizer& tokenizer, const kernels::Context& context,
+                              const std::atomic<bool>* interrupted);
   Result<std::unique_ptr<engine::Drafting>> make_drafting(const Config& config,
                                                           const rollout::StepCost& cost);
   Result<void> make_dispatcher(const Config& config);

@@ -44,7 +44,7 @@ int resolve_threads(int threads) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-Result<std::unique_ptr<Session>> Session::open(const Config& config) {
+Result<std::unique_ptr<Session>> Session::open(const Config& config, const std::atomic<bool>* interrupted) {
   auto s = std::make_unique<Session>();
   s->config = config;
   const fs::path folder = config.model.path;
@@ -62,7 +62,8 @@ Result<std::unique_ptr<Session>> Session::open(const Config& config) {
   s->context.pool = s->pool.get();
   RONDO_ASSIGN(const model::ModelSpec spec, model::make_spec(s->model_config, config.model.dtype, 0));
   RONDO_ASSIGN_CTX(s->model, model::load_model(*s->weights, spec), folder.string());
-  RONDO_ASSIGN(s->inference, InferencePool::create(config, *s->model, *s->tokenizer, s->context));
+  RONDO_ASSIGN(s->inference,
+               InferencePool::create(config, *s->model, *s->tokenizer, s->context, interrupted));
   RONDO_TRY(check_kv_pool(config, s->inference->engine()));
   auto stop = std::make_shared<engine::StopRules>();
   if (!config.rollout.ignore_eos) stop->tokens = s->model_config.eos_token_ids;

@@ -2,6 +2,7 @@
 // model starts from.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +35,9 @@ struct Session {
   std::shared_ptr<const engine::StopRules> stop;
 
   /// Loads everything that config.model and config.engine name. The error says which file or field is at
-  /// fault.
-  static Result<std::unique_ptr<Session>> open(const Config& config);
+  /// fault; kCancelled if `interrupted` (may be null) becomes true while the time of steps is measured.
+  static Result<std::unique_ptr<Session>> open(const Config& config,
+                                               const std::atomic<bool>* interrupted = nullptr);
 };
 
 /// Threads for trainer.threads: 0 is one per core this process may use.

@@ -62,5 +62,22 @@ TEST_F(SessionTest, ThreadsAreOnePerUsableCoreUnlessGiven) {
   EXPECT_GE(resolve_threads(0), 1);
 }
 
+TEST_F(SessionTest, RefusesKvBudgetsBeyondTheMachine) {
+  EXPECT_NE(error_of({"rollout.host_kv_memory=8000TB"}).find("rollout.host_kv_memory"), std::string::npos);
+  EXPECT_NE(error_of({"rollout.disk_kv_memory=8000TB"}).find("rollout.disk_kv_folder"), std::string::npos);
+  EXPECT_NE(error_of({"rollout.disk_kv_memory=1MB", "rollout.disk_kv_folder=/proc/none"}).find("/proc/none"),
+            std::string::npos);
+}
+
+TEST_F(SessionTest, AnInterruptionEndsTheMeasurementOfSteps) {
+  const std::atomic<bool> interrupted{true};
+  const auto session = Session::open(
+      tiny_.config("run", {"rollout.spec.enabled=true",
+                           "rollout.spec.profile_folder=" + (tiny_.folder() / "none").string()}),
+      &interrupted);
+  ASSERT_FALSE(session.has_value());
+  EXPECT_EQ(session.error().code(), Code::kCancelled);
+}
+
 }  // namespace
 }  // namespace rondo::rl

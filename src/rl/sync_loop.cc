@@ -24,7 +24,7 @@ Result<std::unique_ptr<SyncLoop>> SyncLoop::create(const Config& config, const C
 }
 
 Result<void> SyncLoop::load(const Config& config) {
-  RONDO_ASSIGN(session_, Session::open(config));
+  RONDO_ASSIGN(session_, Session::open(config, interrupted_));
   const Session& s = *session_;
   RONDO_ASSIGN(reward_, reward::make_reward(config.reward));
   RONDO_ASSIGN_CTX(train_prompts_,
@@ -69,6 +69,11 @@ Result<void> SyncLoop::start() {
     completed_ = saved_ = checkpoint->global_step;
     observer_.message(
         fmt::format("resuming after step {} from {}\n", completed_, checkpoint->folder.string()));
+    if (completed_ >= total_steps_)
+      observer_.message(
+          fmt::format("nothing to do: the run has {} steps and was to have {}; raise trainer.total_steps (or "
+                      "total_epochs) to go on\n",
+                      completed_, total_steps_));
   }
   return {};
 }

@@ -153,6 +153,16 @@ TEST_F(SyncLoopTest, ResumeRemembersLengthsButCanDoWithout) {
   EXPECT_TRUE(actual.model == expected.model);
 }
 
+TEST_F(SyncLoopTest, FewerStepsThanAreDoneAreSaidSo) {
+  ASSERT_TRUE(train(tiny_.config("run", {"trainer.total_steps=2"})));
+  Heard heard;
+  std::atomic<bool> interrupt{false};
+  const auto summary = run_observed(tiny_.config("run", {"trainer.total_steps=1"}), heard, interrupt);
+  ASSERT_TRUE(summary) << summary.error().message();
+  EXPECT_THAT(heard.messages, HasSubstr("the run has 2 steps and was to have 1"));
+  EXPECT_TRUE(heard.steps.empty());
+}
+
 TEST_F(SyncLoopTest, EpochsGiveTheStepsWhereTheConfigGivesNone) {
   const auto summary = train(tiny_.config("run", {"trainer.total_steps=0", "trainer.total_epochs=3"}));
   ASSERT_TRUE(summary) << summary.error().message();

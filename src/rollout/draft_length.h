@@ -34,8 +34,9 @@ struct DraftLoad {
 /// request and brings P(gamma + 1) tokens per request, so the next position goes to the probes while
 /// probe_weight * P_probe >= P_other, else to the others, and what no longer fits the one goes to the other.
 /// P are cumulative acceptances by position, descending; probes count with the larger of both, and the others
-/// never get ahead, so probes never get less. While the budget allows one token each, each gets it. (seer.md
-/// §4.4; the rule as printed there does the opposite.) An empty class gets what the other does.
+/// never get ahead, so probes never get less. While the budget allows one token each, each gets it. (Seer,
+/// arXiv 2511.14617, Algorithm 1 of v3; the rule as printed there does the opposite.) An empty class gets
+/// what the other does.
 DraftLengths split_budget(std::int32_t probes, std::int32_t others, std::span<const double> probe_acceptance,
                           std::span<const double> other_acceptance, double probe_weight, std::int64_t budget);
 

@@ -20,7 +20,7 @@ std::int64_t by_generated(const Request& request, const Group&) {
 }
 
 // Probes shortest first, then the others longest first by what their group is known to reach: by
-// a finished sibling, else by an earlier epoch's. (Seer, arXiv 2511.14617, §3.3 and Algorithm 2; without the
+// a finished sibling, else by an earlier epoch's. (Seer, arXiv 2511.14617, Algorithm 2 of v3; without the
 // earlier epochs.)
 std::int64_t seer(const Request& request, const Group& group) {
   if (request.is_probe) return request.generated;

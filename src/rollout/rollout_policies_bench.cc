@@ -38,7 +38,7 @@ struct Workload {
   int move_threshold = 512;
 };
 
-// Sizes of seer.md's Table 3 (fewer instances where noted), and of a small model on a CPU.
+// Sizes of Table 3 of Seer (arXiv 2511.14617) (fewer instances where noted), and of a small model on a CPU.
 const std::vector<Workload>& workloads() {
   static const std::vector<Workload> all = {
       {"long, many instances",

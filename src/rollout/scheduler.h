@@ -76,7 +76,7 @@ std::string_view idle_name(Idle idle);
 class Scheduler final {
  public:
   struct Config {
-    Policy policy = Policy::kSeer;
+    Policy policy = Policy::kSeerPlus;
     int chunk_tokens = 0;
     int max_spread = 32;
     int move_threshold = 512;
@@ -86,12 +86,13 @@ class Scheduler final {
 
     template <class V>
     void visit(V& v) {
-      v.field("policy", policy,
-              "Order in which waiting responses are served. seer: a probe of each group first, then longest "
-              "group first; seer_plus: longest remaining first by learned lengths; fifo, least_attained: "
-              "controls without lengths; group_round_robin: whole groups in turn, undivided; oracle_lfs, "
-              "stream_oracle: true lengths of an earlier run; partial: issue more, stop when enough are done "
-              "(not strictly synchronous)");
+      v.field(
+          "policy", policy,
+          "Order in which waiting responses are served. seer: a probe of each group first, then longest "
+          "group first; seer_plus: longest remaining first by learned lengths; fifo, least_attained: "
+          "controls without lengths; group_round_robin: whole groups in turn, undivided. For bench "
+          "rollout alone, refused by train, eval and generate: oracle_lfs, stream_oracle: true lengths of an "
+          "earlier run; partial: issue more, stop when enough are done (not strictly synchronous)");
       v.field("chunk_tokens", chunk_tokens,
               "New tokens per chunk; 0: a 16th of the response limit, between 64 and 2048", {.min = 0});
       v.field("max_spread", max_spread,

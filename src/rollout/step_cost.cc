@@ -26,11 +26,12 @@ Cell find_cell(const std::vector<double>& axis, double value) {
 }
 
 Result<void> check_axis(std::string_view name, const std::vector<double>& axis) {
-  const bool finite = std::ranges::all_of(axis, [](double x) { return std::isfinite(x) && x >= 0.0; });
+  constexpr double kLargest = 1e9;  // responses, drafts or tokens: beyond it is no measurement
+  const bool in_range = std::ranges::all_of(axis, [](double x) { return x >= 0.0 && x <= kLargest; });
   const bool ascending = std::ranges::adjacent_find(axis, std::greater_equal{}) == axis.end();
-  if (!axis.empty() && finite && ascending) return {};
+  if (!axis.empty() && in_range && ascending) return {};
   return fail(Code::kInvalidArgument,
-              "step cost: the axis '{}' must hold ascending numbers from 0 on; measure the costs again",
+              "step cost: the axis '{}' must hold ascending numbers from 0 to 1e9; measure the costs again",
               name);
 }
 
@@ -41,13 +42,15 @@ Result<StepCost> StepCost::create(Axes axes, std::vector<double> seconds) {
   RONDO_TRY(check_axis("gammas", axes.gammas));
   RONDO_TRY(check_axis("contexts", axes.contexts));
   const std::size_t size = axes.batches.size() * axes.gammas.size() * axes.contexts.size();
-  const bool positive = std::ranges::all_of(seconds, [](double x) { return std::isfinite(x) && x > 0.0; });
-  if (axes.gammas.front() != 0.0 || seconds.size() != size || !positive) {
+  constexpr double kShortest = 1e-9, kLongest = 1e5;  // seconds of a step
+  const bool plausible =
+      std::ranges::all_of(seconds, [](double x) { return x >= kShortest && x <= kLongest; });
+  if (axes.gammas.front() != 0.0 || seconds.size() != size || !plausible) {
     return fail(
         Code::kInvalidArgument,
-        "step cost: {} times for a grid of {}, which must start at gamma 0 and hold positive seconds; "
+        "step cost: {} times for a grid of {}, which must start at gamma 0 and hold from {} to {} seconds; "
         "measure the costs again",
-        seconds.size(), size);
+        seconds.size(), size, kShortest, kLongest);
   }
   return StepCost(std::move(axes), std::move(seconds));
 }

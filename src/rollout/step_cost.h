@@ -11,8 +11,8 @@
 namespace rondo::rollout {
 
 /// Seconds of one step that verifies `gamma` draft tokens for each of `batch` responses of `context` tokens
-/// on average, drafting included; gamma = 0 is a plain step. (T(B, gamma) + D(B, gamma) of seer.md §4.1, with
-/// the context that the paper leaves out.)
+/// on average, drafting included; gamma = 0 is a plain step. (T(B, gamma) + D(B, gamma) in the cost model of
+/// Seer, arXiv 2511.14617, with the context that the paper leaves out.)
 ///
 /// A grid of measured points; between them linear in each of the three, beyond them along the slope of the
 /// last cell, but never below half the cheapest measured step. Immutable; any thread.
@@ -26,7 +26,7 @@ class StepCost final {
   };
 
   /// `seconds` by batch, then gamma, then context. kInvalidArgument if axes or values make no grid, or a
-  /// value is not a positive number.
+  /// value is not the time of a step, from a nanosecond to a day.
   static Result<StepCost> create(Axes axes, std::vector<double> seconds);
 
   double seconds(double batch, double gamma, double context) const;

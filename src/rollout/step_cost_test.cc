@@ -45,6 +45,10 @@ TEST(StepCostTest, RefusesWhatIsNoGrid) {
   EXPECT_FALSE(StepCost::create({{1}, {1}, {1}}, {1}).has_value());
   EXPECT_FALSE(StepCost::create({{1}, {0}, {1}}, {1, 1}).has_value());
   EXPECT_FALSE(StepCost::create({{1}, {0}, {1}}, {0}).has_value());
+  for (const double seconds : {1e308, 1e6, 1e-12, -1.0})
+    EXPECT_FALSE(StepCost::create({{1}, {0}, {1}}, {seconds}).has_value()) << seconds;
+  for (const double context : {1e308, 1e10, -1.0})
+    EXPECT_FALSE(StepCost::create({{1}, {0}, {context}}, {1}).has_value()) << context;
   for (const std::string text : {"", "[]", R"({"batches": 3})", R"({"batches": ["x"]})"}) {
     const auto parsed = parse_step_cost(text);
     ASSERT_FALSE(parsed.has_value());
