@@ -66,7 +66,7 @@ def draw(ranges, rng, best):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload")
-    parser.add_argument("fixed", nargs="*", help="key=value")
+    parser.add_argument("--set", dest="fixed", action="append", default=[], help="key=value")
     parser.add_argument("--rondo", required=True)
     parser.add_argument("--tries", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=4)

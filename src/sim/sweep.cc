@@ -1,6 +1,7 @@
 #include "sim/sweep.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -128,8 +129,9 @@ std::string sweep_bars(const std::vector<SweepPoint>& points) {
     text += fmt::format("{}, tokens/s\n", points.front().variants[v].label);
     for (const SweepPoint& point : points) {
       const double value = throughput(point.variants[v]).mean;
-      text += fmt::format("  {:<{}} {} {:.0f}\n", point.setting, widest,
-                          std::string(static_cast<std::size_t>(kWidth * value / most + 0.5), '#'), value);
+      text +=
+          fmt::format("  {:<{}} {} {:.0f}\n", point.setting, widest,
+                      std::string(static_cast<std::size_t>(std::lround(kWidth * value / most)), '#'), value);
     }
   }
   return text;
