@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <exception>
 #include <new>
@@ -32,6 +33,17 @@ void add_config(CLI::App& command, ConfigArgs& args) {
   });
 }
 
+// CLI11's own check tells the range as 0 to 1.8e308, in full.
+CLI::Validator at_least_one() {
+  return {[](const std::string& text) {
+            int value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good = error == std::errc() && end == text.data() + text.size() && value >= 1;
+            return good ? std::string() : fmt::format("{} is no whole number of at least 1", text);
+          },
+          "INT >= 1"};
+}
+
 // Whether the first word is no subcommand of `app`, which is then said; CLI11 would only miss one.
 bool is_unknown_subcommand(const CLI::App& app, std::string_view word) {
   if (word.empty() || word.front() == '-') return false;
@@ -50,7 +62,10 @@ int run(int argc, char** argv) {
       "Results depend on configuration, data and seed, never on the schedule.",
       "rondo"};
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::help);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("rondo: {}\n(options and what they mean: rondo --help, rondo COMMAND --help)\n",
+                       error.what());
+  });
 
   rondo::cli::TrainArgs train;
   CLI::App* train_command =
@@ -90,7 +105,7 @@ int run(int argc, char** argv) {
       "simulate", "Simulate rollouts on a cluster: schedules, chunk lengths, memory, before renting it");
   add_config(*simulate_command, simulate.config);
   simulate_command->add_option("--seeds", simulate.seeds, "Repetitions, each with lengths of its own")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   simulate_command->add_option("--threads", simulate.threads, "Simulations at a time; 0: one per core")
       ->check(CLI::NonNegativeNumber);
   simulate_command->add_flag("--per-seed", simulate.per_seed, "Print each repetition, too");
@@ -122,12 +137,12 @@ int run(int argc, char** argv) {
   bench_command->add_option("--prompts", bench.prompts,
                             "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
   bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   bench_command
       ->add_option("--repeats", bench.repeats, "Measurements of each, of which the median counts; or steps")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
 
   bench_command
       ->add_option("--policies", bench.policies,

@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
+import subprocess
+import time
 
 import tiny_run
-from tiny_run import TinyRunTest, outcome, rondo
+from tiny_run import BINARIES, TIMEOUT_S, TinyRunTest, outcome, rondo
 
 LONG = ["data.max_response_length=100", "engine.kv_memory=48KiB", "rollout.chunk_tokens=20", "trainer.total_steps=2"]
 
@@ -41,6 +44,60 @@ class RolloutTest(TinyRunTest):
         self.assert_ok(trained)
         self.assertNotIn("measuring the time of decoding steps", trained.stderr)
 
+    def test_profile_that_is_interrupted_keeps_the_old_one(self):
+        args = self.arguments(self.scratch / "interrupted")
+        self.assert_ok(self.run_rondo("profile", *args))
+        (kept,) = (self.cache / "rondo").glob("step_cost_*.json")
+        before = kept.read_bytes()
+        self.assert_interrupted("profile", *args, "engine.kv_memory=256MiB", "data.max_prompt_length=400")
+        self.assertEqual(kept.read_bytes(), before)
+        self.assertEqual(list(kept.parent.iterdir()), [kept], "nothing half-written")
+
+    def test_measuring_in_train_heeds_an_interruption(self):
+        run_dir = self.scratch / "measuring"
+        text = self.assert_interrupted("train", *self.arguments(run_dir), "rollout.spec.enabled=true",
+                                       "engine.kv_memory=256MiB", "data.max_prompt_length=400")
+        self.assertIn("interrupted", text)
+        self.assertFalse((run_dir / "checkpoints" / "latest").exists())
+
+    def test_bench_heeds_an_interruption(self):
+        for what in (["rollout"], ["decode"], ["step"]):
+            with self.subTest(what=what):
+                self.assert_interrupted("bench", *what, *self.arguments(self.scratch / "bench_cut"), "--repeats", 100000)
+
+    def assert_interrupted(self, *args):
+        """Starts the command, interrupts it once its handlers stand, and returns what it said."""
+        child = subprocess.Popen([BINARIES["rondo"], *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 text=True, env=self.environment)
+        caught = f"/proc/{child.pid}/status"
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self.catches_sigint(caught) and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        child.send_signal(signal.SIGINT)
+        text, _ = child.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(child.returncode, 130, text)
+        self.assertIn("stopping after the work at hand", text)
+        return text
+
+    @staticmethod
+    def catches_sigint(status):
+        try:
+            with open(status) as file:
+                mask = next(line for line in file if line.startswith("SigCgt:"))
+        except (OSError, StopIteration):
+            return False
+        return int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1 == 1
+
+    def test_several_responses_are_told_apart(self):
+        args = self.arguments(self.scratch / "generate", "rollout.n=2")
+        result = self.run_rondo("generate", *args, "--raw", "--prompt", "ab", "--prompt", "cd")
+        self.assert_ok(result)
+        headings = [line for line in result.stdout.splitlines() if line.startswith("--- prompt ")]
+        self.assertEqual(headings, [f"--- prompt {p}, response {r}" for p in (1, 2) for r in (1, 2)])
+        single = self.run_rondo("generate", *args, "rollout.n=1", "--raw", "--prompt", "ab")
+        self.assert_ok(single)
+        self.assertNotIn("--- prompt", single.stdout)
+
     def test_schedules_change_no_bit_of_a_run(self):
         plain = self.scratch / "plain"
         self.assert_ok(self.train(plain, *LONG))
@@ -64,6 +121,20 @@ class RolloutTest(TinyRunTest):
                 result = self.train(self.scratch / "wrong", *overrides)
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertIn(message, result.stderr)
+        for command in (["generate", "--raw", "--prompt", "a"], ["eval"]):
+            for policy in ("oracle_lfs", "stream_oracle", "partial"):
+                result = self.run_rondo(*command[:1], *self.arguments(self.scratch / "wrong"),
+                                        f"rollout.policy={policy}", *command[1:])
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn("`rondo bench rollout`", result.stderr)
+        for bad in ("0", "-3", "x", "1.5"):
+            result = self.run_rondo("bench", "rollout", f"--repeats={bad}")
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"{bad} is no whole number of at least 1", result.stderr)
+            self.assertLess(len(result.stderr), 300)
+        arguments = self.arguments(self.scratch / "wrong", "rollout.n=0")
+        result = self.run_rondo("bench", "rollout", "--policies", "seer", *arguments)
+        self.assertIn("rollout.n", result.stderr)  # what follows --policies is not one more policy
         result = self.run_rondo("bench", "rollout", *self.arguments(self.scratch / "wrong"), "--policies", "seeer")
         self.assertEqual(result.returncode, 2)
         self.assertIn("the nearest is 'seer'", result.stderr)
