@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "sim/comparison.h"
 #include "sim/report.h"
 
@@ -70,6 +73,40 @@ TEST(Comparison, OutcomesDoNotDependOnTheNumberOfThreads) {
       EXPECT_EQ((*one)[v].outcomes[s].event_hash, (*four)[v].outcomes[s].event_hash);
       EXPECT_EQ((*one)[v].outcomes[s].seed, 1 + s);
     }
+  }
+}
+
+// Two prompts of three equal responses each: what siblings have finished drafts the rest of them whole.
+TEST(Comparison, ATracesTokensDecideHowDraftsFare) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "sim_trace.jsonl";
+  std::ofstream file(path);
+  for (int row = 0; row < 6; ++row) {
+    file << R"({"prompt_id": )" << row / 3 << R"(, "response_tokens": [)";
+    for (int t = 0; t < 600; ++t) file << (t > 0 ? ", " : "") << (row / 3) * 1000 + t;
+    file << "]}\n";
+  }
+  file.close();
+  // One runs at a time, so that siblings finish before others start.
+  const auto accept_length = [&](const std::string& measure) {
+    const auto variants = variants_of(small({"trace.file=" + path.string(), measure, "cluster.max_running=1",
+                                             "compare.variants=fifo+spec", "cluster.instances=1"}));
+    const auto outcomes = compare(*variants, 1, 1);
+    EXPECT_TRUE(outcomes) << outcomes.error().message();
+    EXPECT_EQ(outcomes->front().outcomes.front().tokens, 3600);
+    return outcomes->front().outcomes.front().accept_length;
+  };
+  EXPECT_GT(accept_length("trace.measure_drafts=true"), accept_length("trace.measure_drafts=false") + 0.2);
+}
+
+TEST(Comparison, TimelinesCoverTheRolloutOfEachVariant) {
+  const auto variants = variants_of(small({"compare.variants=a: seer,b: group_round_robin"}));
+  const auto timelines = record_timelines(*variants);
+  ASSERT_TRUE(timelines);
+  ASSERT_EQ(timelines->size(), 2U);
+  EXPECT_EQ((*timelines)[1].name, "b");
+  for (const timeline::Timeline& timeline : *timelines) {
+    EXPECT_EQ(timeline.finishes.size(), 48U);
+    EXPECT_EQ(timeline.end_ns, timeline.finishes.back().time_ns);
   }
 }
 
