@@ -3,25 +3,29 @@
 
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
-#include <new>
 #include <span>
 #include <type_traits>
 
 namespace rondo {
 
-/// Owns `size` elements of a trivial type, zero-initialised, aligned to a cache line. Move-only.
+/// Zeroed memory aligned to a cache line, for std::free. Whole 2 MiB of it lie on huge pages where the system
+/// has them: a pass over weights or moments touches so many 4 KiB pages that the address translation would be
+/// slower than the memory. Throws std::bad_alloc when the memory is not to be had.
+void* allocate_aligned(std::size_t bytes);
+/// Asks for huge pages in [data, data + bytes). Only speed depends on it.
+void prefer_huge_pages(void* data, std::size_t bytes);
+
+/// Owns `size` elements of a trivial type, zero-initialised, from allocate_aligned(). Move-only.
 /// Throws std::bad_alloc when the memory is not to be had.
 template <class T>
 class AlignedBuffer final {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  static constexpr std::size_t kAlignment = 64;
-
   AlignedBuffer() = default;
-  explicit AlignedBuffer(std::size_t size) : data_(allocate(size)), size_(size) {}
+  explicit AlignedBuffer(std::size_t size)
+      : data_(size == 0 ? nullptr : static_cast<T*>(allocate_aligned(size * sizeof(T)))), size_(size) {}
 
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -37,15 +41,6 @@ class AlignedBuffer final {
   struct Free {
     void operator()(T* p) const { std::free(p); }
   };
-
-  static T* allocate(std::size_t size) {
-    if (size == 0) return nullptr;
-    const std::size_t bytes = (size * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-    void* p = std::aligned_alloc(kAlignment, bytes);
-    if (p == nullptr) throw std::bad_alloc();
-    std::memset(p, 0, bytes);
-    return static_cast<T*>(p);
-  }
 
   std::unique_ptr<T[], Free> data_;
   std::size_t size_ = 0;

@@ -5,29 +5,25 @@
 
 #include "base/check.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace rondo {
 namespace {
 
-// A pause takes 40 to 140 cycles, so this is 5 to 20 us: longer than the gaps between a decode step's
-// kernels, short enough that a team that shares its cores with others loses little.
-constexpr int kSpins = 400;
-
-void pause_cpu() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
+// A wait for the rest of the team first spins, as long as the gaps between a decode step's kernels; then
+// gives way to other threads of its core but stays awake, for waking a parked thread costs tens of
+// microseconds, most of all on a virtual machine; and parks at last.
+constexpr int kSpins = 2000;  // of a load each: about 2 us
+constexpr int kYields = 200;  // of a system call each: about 100 us
 
 // Waits until `value` differs from `old`; returns the new value.
 std::uint32_t wait_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
     const std::uint32_t now = value.load(std::memory_order_acquire);
     if (now != old) return now;
-    pause_cpu();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    const std::uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+    std::this_thread::yield();
   }
   for (;;) {
     value.wait(old, std::memory_order_acquire);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/check.h"
 
 namespace rondo::engine {
@@ -37,6 +38,7 @@ Result<KvStorage> KvStorage::create(const model::ModelSpec& spec, std::int32_t n
   if (base == MAP_FAILED)
     return fail(Code::kResourceExhausted, "no memory for a KV pool of {} MiB; lower engine.kv_memory",
                 bytes >> 20);
+  prefer_huge_pages(base, bytes);
   return KvStorage(static_cast<std::byte*>(base), bytes, spec);
 }
 

@@ -61,16 +61,25 @@ float round_to(DType dtype, float value) {
 }
 
 PackedMatrix::PackedMatrix(DType dtype, std::int64_t rows, std::int64_t cols)
-    : dtype_(dtype), rows_(rows), cols_(cols) {
+    : PackedMatrix(dtype, rows, cols, nullptr) {
+  own_ = AlignedBuffer<std::byte>(storage_bytes(dtype, rows, cols));
+  data_ = own_.data();
+}
+
+PackedMatrix::PackedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, std::byte* storage)
+    : dtype_(dtype), rows_(rows), cols_(cols), data_(storage) {
   RONDO_CHECK_GT(rows, 0);
   RONDO_CHECK_GT(cols, 0);
-  data_ = AlignedBuffer<std::byte>(static_cast<std::size_t>(panels() * cols * kPanel) * dtype_bytes(dtype));
+}
+
+std::size_t PackedMatrix::storage_bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
+  return static_cast<std::size_t>((rows + kPanel - 1) / kPanel * kPanel * cols) * dtype_bytes(dtype);
 }
 
 bool PackedMatrix::pack_rows(std::int64_t first, std::int64_t count, const float* source) {
   RONDO_CHECK(first >= 0 && count >= 0 && first + count <= rows_);
   return with_packing(dtype_, [&](auto packing) {
-    auto* out = reinterpret_cast<typename decltype(packing)::Raw*>(data_.data());
+    auto* out = reinterpret_cast<typename decltype(packing)::Raw*>(data_);
     bool finite = true;
     for (std::int64_t r = 0; r < count; ++r) {
       for (std::int64_t c = 0; c < cols_; ++c) {
@@ -86,7 +95,7 @@ bool PackedMatrix::pack_rows(std::int64_t first, std::int64_t count, const float
 void PackedMatrix::unpack_rows(std::int64_t first, std::int64_t count, float* out) const {
   RONDO_CHECK(first >= 0 && count >= 0 && first + count <= rows_);
   with_packing(dtype_, [&](auto packing) {
-    const auto* in = reinterpret_cast<const typename decltype(packing)::Raw*>(data_.data());
+    const auto* in = reinterpret_cast<const typename decltype(packing)::Raw*>(data_);
     for (std::int64_t r = 0; r < count; ++r)
       for (std::int64_t c = 0; c < cols_; ++c)
         out[r * cols_ + c] = packing.widen(in[packed_index(first + r, c, cols_)]);

@@ -49,15 +49,22 @@ struct KSegment {
 class PackedMatrix final {
  public:
   PackedMatrix() = default;
+  /// All zero, in memory of its own.
   PackedMatrix(DType dtype, std::int64_t rows, std::int64_t cols);
+  /// In `storage`, storage_bytes() long, aligned to a cache line, which holds zeros or such a matrix and
+  /// outlives this one.
+  PackedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, std::byte* storage);
+  PackedMatrix(PackedMatrix&&) noexcept = default;
+  PackedMatrix& operator=(PackedMatrix&&) noexcept = default;
+  static std::size_t storage_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
   DType dtype() const { return dtype_; }
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
   std::int64_t panels() const { return (rows_ + kPanel - 1) / kPanel; }
-  std::size_t bytes() const { return data_.bytes(); }
-  const void* data() const { return data_.data(); }
-  void* data() { return data_.data(); }
+  std::size_t bytes() const { return data_ == nullptr ? 0 : storage_bytes(dtype_, rows_, cols_); }
+  const void* data() const { return data_; }
+  void* data() { return data_; }
 
   /// Rounds and packs `count` rows of fp32 source [count, cols] to rows [first, first + count).
   /// Returns false if a value is not finite after rounding (the rows are written all the same).
@@ -69,7 +76,8 @@ class PackedMatrix final {
   DType dtype_ = DType::kF32;
   std::int64_t rows_ = 0;
   std::int64_t cols_ = 0;
-  AlignedBuffer<std::byte> data_;
+  AlignedBuffer<std::byte> own_;  // empty if the storage is another's
+  std::byte* data_ = nullptr;
 };
 
 /// Where one layer's keys and values lie. Block b starts at base + b * block_stride (bytes); within it, keys

@@ -16,17 +16,28 @@ const std::string& tensor_at(const ParamInfo& info, std::int64_t row) {
   return info.name;
 }
 
+// Whole cache lines.
+std::size_t matrix_bytes(const ParamInfo& info, kernels::DType dtype) {
+  return (kernels::PackedMatrix::storage_bytes(dtype, info.rows, info.cols) + 63) / 64 * 64;
+}
+
 }  // namespace
 
 Weights::Weights(const ParamLayout& layout, kernels::DType dtype) : layout_(&layout), dtype_(dtype) {
   matrices_.resize(layout.params().size());
   vectors_.resize(layout.params().size());
+  std::size_t bytes = 0;
+  for (const ParamInfo& info : layout.params())
+    if (!info.is_vector) bytes += matrix_bytes(info, dtype);
+  storage_ = AlignedBuffer<std::byte>(bytes);
+  std::byte* next = storage_.data();
   for (std::size_t i = 0; i < layout.params().size(); ++i) {
     const ParamInfo& info = layout.params()[i];
     if (info.is_vector) {
       vectors_[i] = AlignedBuffer<float>(static_cast<std::size_t>(info.cols));
     } else {
-      matrices_[i] = kernels::PackedMatrix(dtype, info.rows, info.cols);
+      matrices_[i] = kernels::PackedMatrix(dtype, info.rows, info.cols, next);
+      next += matrix_bytes(info, dtype);
     }
   }
 }

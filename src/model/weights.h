@@ -38,6 +38,7 @@ class Weights final {
  private:
   const ParamLayout* layout_;
   kernels::DType dtype_;
+  AlignedBuffer<std::byte> storage_;             // of all matrices: one piece, so that it lies on huge pages
   std::vector<kernels::PackedMatrix> matrices_;  // by ParamIndex; empty for vectors
   std::vector<AlignedBuffer<float>> vectors_;    // by ParamIndex; empty for matrices
 };

@@ -1,6 +1,6 @@
-// matmul. Few rows: tiles read the stored weights, each once. Many rows: a group of panels is widened to fp32
-// into a block that stays in cache, and tiles of all rows of a row block pass over it. Sums go through memory
-// between stretches of k, so the cuts change no bit.
+// matmul. Few rows: tiles read the stored weights, each once. Many rows: the first tile of a row block leaves
+// the weights that it reads as fp32 in a block that stays in cache, and the other tiles pass over it. Sums go
+// through memory between stretches of k, so the cuts change no bit.
 #include <algorithm>
 
 #include "kernels/cpu/register.h"
@@ -18,7 +18,7 @@ namespace rondo::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr int kGroup = tile_panels(kTileRows);  // panels of a widened block
-constexpr int kBlockK = 128;                    // its length
+constexpr int kBlockK = 64;                     // its length
 constexpr int kBlockRows = 96;                  // rows that pass over it: x of a row block stays in L2
 
 /// One call of matmul on weights of one storage type.
@@ -29,7 +29,10 @@ class Matmul final {
 
   Matmul(const MatmulArgs& args, std::span<const KSegment> segments)
       : args_(args), segments_(segments), cols_(args.w->cols()) {
-    for (const KSegment& segment : segments) chains_ = std::max(chains_, segment.chain + 1);
+    for (const KSegment& segment : segments) {
+      chains_ = std::max(chains_, segment.chain + 1);
+      if (segment.begin < segment.end) last_segment_ = &segment;
+    }
   }
 
   void run() const {
@@ -53,7 +56,7 @@ class Matmul final {
     for (std::int64_t panel = args_.panel_begin; panel < args_.panel_end; panel += group) {
       const std::int64_t panels = std::min(group, args_.panel_end - panel);
       const std::int64_t size = rows * panels * kPanel;  // of one chain's sums
-      const TileFunction<Stored> tile = find_tile<Stored>(rows, panels);
+      const TileFunction<Stored> tile = find_tile<Stored, TileUse::kOnce>(rows, panels);
       std::fill_n(sums, chains_ * size, 0.0f);
       for (const KSegment& segment : segments_)
         tile({.w = panel_data(panel) + std::int64_t{segment.begin} * kPanel,
@@ -62,14 +65,17 @@ class Matmul final {
               .ldx = args_.ldx,
               .count = segment.end - segment.begin,
               .sums = sums + segment.chain * size});
-      finish(sums, args_.row_begin, rows, panel, panels);
+      finish(sums, size, args_.row_begin, rows, panel, panels);
     }
   }
 
-  // Bytes that are wanted in cache soon.
-  struct Ahead {
-    const std::byte* next;
-    const std::byte* end;
+  // A stretch of k for a group of panels and the rows of a row block.
+  struct Stretch {
+    std::int64_t panel, panels;
+    std::int64_t k, count;
+    std::int64_t first, rows;
+    float* sums;   // of its chain
+    float* block;  // for the widened weights
   };
 
   // Rows [first, first + rows), rows <= kBlockRows.
@@ -79,70 +85,71 @@ class Matmul final {
     for (std::int64_t panel = args_.panel_begin; panel < args_.panel_end; panel += kGroup) {
       const std::int64_t panels = std::min<std::int64_t>(kGroup, args_.panel_end - panel);
       const std::int64_t size = rows * panels * kPanel;
-      Ahead ahead = next_group(panel + panels);
       std::fill_n(sums, chains_ * size, 0.0f);
       for (const KSegment& segment : segments_) {
         for (std::int64_t k = segment.begin; k < segment.end; k += kBlockK) {
-          const std::int64_t count = std::min<std::int64_t>(kBlockK, segment.end - k);
-          widen(panel, panels, k, count, block);
-          multiply_block({.w = block,
-                          .panel_stride = kBlockK * kPanel,
-                          .x = args_.x + first * args_.ldx + k,
-                          .ldx = args_.ldx,
-                          .count = count,
-                          .sums = sums + segment.chain * size},
-                         rows, panels, ahead);
+          const bool last = &segment == last_segment_ && k + kBlockK >= segment.end;
+          multiply_block({.panel = panel,
+                          .panels = panels,
+                          .k = k,
+                          .count = std::min<std::int64_t>(kBlockK, segment.end - k),
+                          .first = first,
+                          .rows = rows,
+                          .sums = sums + segment.chain * size,
+                          .block = block},
+                         last ? sums : nullptr);
         }
       }
-      finish(sums, first, rows, panel, panels);
+      if (last_segment_ == nullptr) finish(sums, size, first, rows, panel, panels);
     }
   }
 
-  // The stored weights of the group of panels from `panel` on.
-  Ahead next_group(std::int64_t panel) const {
-    const std::int64_t end = std::min(panel + kGroup, args_.panel_end);
-    return {reinterpret_cast<const std::byte*>(panel_data(panel)),
-            reinterpret_cast<const std::byte*>(panel_data(end))};
-  }
-
-  void widen(std::int64_t panel, std::int64_t panels, std::int64_t k, std::int64_t count,
-             float* block) const {
-    for (std::int64_t p = 0; p < panels; ++p) {
-      const Raw* from = panel_data(panel + p) + k * kPanel;
-      float* to = block + p * kBlockK * kPanel;
-      for (std::int64_t i = 0; i < count * kPanel; i += kLanes)
-        hn::Store(Stored::load(from + i), F32(), to + i);
-    }
-  }
-
-  // `all` describes a tile of `rows` rows; they are done in tiles of nearly equal height that fit.
-  static void multiply_block(const TileOperands<StoredF32>& all, std::int64_t rows, std::int64_t panels,
-                             Ahead& ahead) {
-    const std::int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  // Tiles of nearly equal height. `all_sums` if this is the last stretch: each tile's rows are then finished
+  // while the next one is multiplied.
+  void multiply_block(const Stretch& s, float* all_sums) const {
+    const std::int64_t tiles = (s.rows + kTileRows - 1) / kTileRows;
     for (std::int64_t i = 0; i < tiles; ++i) {
-      const std::int64_t begin = rows * i / tiles;
-      const std::int64_t height = rows * (i + 1) / tiles - begin;
-      TileOperands<StoredF32> tile = all;
-      tile.x += begin * all.ldx;
-      tile.sums += begin * panels * kPanel;
-      if (ahead.next < ahead.end) {
-        tile.ahead = ahead.next;
-        ahead.next += all.count * kCacheLine;
-        find_tile<StoredF32, true>(height, panels)(tile);
-      } else {
-        find_tile<StoredF32>(height, panels)(tile);
-      }
+      const std::int64_t begin = s.rows * i / tiles;
+      const std::int64_t height = s.rows * (i + 1) / tiles - begin;
+      const std::int64_t offset = begin * s.panels * kPanel;
+      if (i == 0)
+        first_tile(s, height);
+      else
+        further_tile(s, begin, height);
+      if (all_sums != nullptr)
+        finish(all_sums + offset, s.rows * s.panels * kPanel, s.first + begin, height, s.panel, s.panels);
     }
   }
 
-  // Combines the chains and writes the sums [chains][rows][panels * 16] to y.
-  void finish(float* sums, std::int64_t first, std::int64_t rows, std::int64_t panel,
+  void first_tile(const Stretch& s, std::int64_t height) const {
+    find_tile<Stored, TileUse::kWiden>(height, s.panels)({.w = panel_data(s.panel) + s.k * kPanel,
+                                                          .panel_stride = cols_ * kPanel,
+                                                          .x = args_.x + s.first * args_.ldx + s.k,
+                                                          .ldx = args_.ldx,
+                                                          .count = s.count,
+                                                          .sums = s.sums,
+                                                          .widened = s.block,
+                                                          .widened_stride = kBlockK * kPanel});
+  }
+
+  void further_tile(const Stretch& s, std::int64_t begin, std::int64_t height) const {
+    find_tile<StoredF32, TileUse::kAgain>(height,
+                                          s.panels)({.w = s.block,
+                                                     .panel_stride = kBlockK * kPanel,
+                                                     .x = args_.x + (s.first + begin) * args_.ldx + s.k,
+                                                     .ldx = args_.ldx,
+                                                     .count = s.count,
+                                                     .sums = s.sums + begin * s.panels * kPanel});
+  }
+
+  // Combines the chains, whose sums [rows][panels * 16] lie `stride` apart, and writes them to y.
+  void finish(float* sums, std::int64_t stride, std::int64_t first, std::int64_t rows, std::int64_t panel,
               std::int64_t panels) const {
     const std::int64_t width = panels * kPanel;
     const std::int64_t size = rows * width;
     for (int chains = chains_; chains > 1; chains /= 2)
       for (int i = 0; i < chains / 2; ++i)
-        add_pair(sums + 2 * i * size, sums + (2 * i + 1) * size, sums + i * size, size);
+        add_pair(sums + 2 * i * stride, sums + (2 * i + 1) * stride, sums + i * stride, size);
     const std::int64_t count = std::min(width, args_.w->rows() - panel * kPanel);
     for (std::int64_t m = 0; m < rows; ++m) {
       const std::int64_t at = (first + m) * args_.ldy + panel * kPanel;
@@ -171,6 +178,7 @@ class Matmul final {
   std::span<const KSegment> segments_;
   std::int64_t cols_;
   std::int32_t chains_ = 1;
+  const KSegment* last_segment_ = nullptr;  // that is not empty
 };
 
 void matmul(const MatmulArgs& args) {

@@ -35,7 +35,17 @@ constexpr int tile_panels(int) {
 }
 #endif
 inline constexpr int kMaxTilePanels = 4;
-inline constexpr int kCacheLine = 64;
+
+// How far ahead a tile fetches the weights that it reads from memory, in steps. The processor's own
+// prefetcher stops at every page of 4 KiB; this leads it over.
+inline constexpr std::int64_t kNearSteps = 32;
+
+/// What a tile does beside its sums.
+enum class TileUse {
+  kOnce,   // reads stored weights that lie in memory
+  kWiden,  // the same, and leaves them as fp32 for further tiles
+  kAgain   // reads weights that are in cache
+};
 
 /// Operands of a tile, over `count` consecutive k. Sums are [rows][panels * 16], 64-byte aligned.
 template <class Stored>
@@ -46,29 +56,35 @@ struct TileOperands {
   std::int64_t ldx;
   std::int64_t count;
   float* sums;
-  const std::byte* ahead = nullptr;  // what to fetch meanwhile, one cache line per k
+  float* widened = nullptr;  // kWiden: where to, one panel after the other
+  std::int64_t widened_stride = 0;
 };
 
-/// Continues the chains in `sums`.
-template <class Stored, bool kFetchAhead, int kRows, int kPanels>
-void accumulate_tile(const TileOperands<Stored>& tile) {
-  constexpr int kVectors = kPanels * kPanelVectors;
+// Steps [begin, end). `near`: elements from weights that are read to those that are fetched.
+template <class Stored, TileUse kUse, int kRows, int kVectors>
+HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t begin, std::int64_t end,
+                                 std::int64_t near, VF (&sums)[kRows][kVectors]) {
   const F32 d;
-  const auto* w = tile.w;
   const std::int64_t panel_stride = tile.panel_stride;
+  const auto* w = tile.w + begin * kPanel;
   const float* x = tile.x;
   const std::int64_t ldx = tile.ldx;
-  const std::byte* ahead = tile.ahead;
-  VF sums[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, tile.sums + (r * kVectors + v) * kLanes);
-  for (std::int64_t k = 0; k < tile.count; ++k) {
+  float* widened = tile.widened + begin * kPanel;
+  const std::int64_t widened_stride = tile.widened_stride;
+  for (std::int64_t k = begin; k < end; ++k) {
     VF weights[kVectors];
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v)
+    for (int v = 0; v < kVectors; ++v) {
       weights[v] = Stored::load(w + (v / kPanelVectors) * panel_stride + (v % kPanelVectors) * kLanes);
+      if constexpr (kUse == TileUse::kWiden)
+        hn::Store(weights[v], d,
+                  widened + (v / kPanelVectors) * widened_stride + (v % kPanelVectors) * kLanes);
+    }
+    if constexpr (kUse == TileUse::kOnce || kUse == TileUse::kWiden) {
+#pragma GCC unroll 16
+      for (int p = 0; p < kVectors / kPanelVectors; ++p)
+        __builtin_prefetch(w + p * panel_stride + near, 0, 3);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const VF value = hn::Set(d, x[r * ldx + k]);
@@ -76,10 +92,28 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = fma(value, weights[v], sums[r][v]);
     }
     w += kPanel;
-    if constexpr (kFetchAhead) {
-      __builtin_prefetch(ahead, 0, 2);  // into L2
-      ahead += kCacheLine;
-    }
+    if constexpr (kUse == TileUse::kWiden) widened += kPanel;
+  }
+}
+
+/// Continues the chains in `sums`.
+template <class Stored, TileUse kUse, int kRows, int kPanels>
+void accumulate_tile(const TileOperands<Stored>& tile) {
+  constexpr int kVectors = kPanels * kPanelVectors;
+  const F32 d;
+  VF sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Load(d, tile.sums + (r * kVectors + v) * kLanes);
+  if constexpr (kUse == TileUse::kOnce) {
+    // Behind the end of a panel comes that of the next tile.
+    const std::int64_t cut = std::max<std::int64_t>(0, tile.count - kNearSteps);
+    constexpr std::int64_t kNear = kNearSteps * kPanel;
+    accumulate_steps<Stored, kUse>(tile, 0, cut, kNear, sums);
+    accumulate_steps<Stored, kUse>(tile, cut, tile.count, kNear + (kPanels - 1) * tile.panel_stride, sums);
+  } else {
+    accumulate_steps<Stored, kUse>(tile, 0, tile.count, kNearSteps * kPanel, sums);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
@@ -90,25 +124,25 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
 template <class Stored>
 using TileFunction = void (*)(const TileOperands<Stored>&);
 
-template <class Stored, bool kFetchAhead, int kRows, int kPanels>
+template <class Stored, TileUse kUse, int kRows, int kPanels>
 constexpr TileFunction<Stored> tile_entry() {
   if constexpr (kPanels <= tile_panels(kRows))
-    return accumulate_tile<Stored, kFetchAhead, kRows, kPanels>;
+    return accumulate_tile<Stored, kUse, kRows, kPanels>;
   else
     return nullptr;
 }
 
-template <class Stored, bool kFetchAhead, std::size_t... kIndex>
+template <class Stored, TileUse kUse, std::size_t... kIndex>
 constexpr auto tile_table(std::index_sequence<kIndex...>) {
   return std::array<TileFunction<Stored>, sizeof...(kIndex)>{
-      tile_entry<Stored, kFetchAhead, kIndex / kMaxTilePanels + 1, kIndex % kMaxTilePanels + 1>()...};
+      tile_entry<Stored, kUse, kIndex / kMaxTilePanels + 1, kIndex % kMaxTilePanels + 1>()...};
 }
 
 /// The tile for `rows` in [1, kTileRows] and `panels` in [1, tile_panels(rows)].
-template <class Stored, bool kFetchAhead = false>
+template <class Stored, TileUse kUse>
 TileFunction<Stored> find_tile(std::int64_t rows, std::int64_t panels) {
   static constexpr auto kTable =
-      tile_table<Stored, kFetchAhead>(std::make_index_sequence<kTileRows * kMaxTilePanels>());
+      tile_table<Stored, kUse>(std::make_index_sequence<kTileRows * kMaxTilePanels>());
   return kTable[static_cast<std::size_t>((rows - 1) * kMaxTilePanels + panels - 1)];
 }
 
