@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/bench_rollout.h"
+#include "cli/bench_spec.h"
 #include "cli/bench_step.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -305,6 +306,9 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
   }
   RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   if (args.what == "rollout") return bench_rollout(*session, args.policies, args.repeats, terminal);
+  if (args.what == "spec")
+    return bench_spec(
+        *session, {.batches = args.batch, .new_tokens = args.new_tokens, .repeats = args.repeats}, terminal);
   std::unique_ptr<train::Trainer> trainer;
   if (args.what == "train" || args.what == "step") {
     RONDO_ASSIGN(trainer,

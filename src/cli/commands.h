@@ -50,7 +50,8 @@ int show_config(const ShowConfigArgs& args);
 
 /// `rondo bench WHAT`, one JSON line for each measurement. decode, prefill and train: tokens per second,
 /// shares of memory bandwidth and of peak FLOP/s. step: seconds of a whole GRPO step by phase. rollout: one
-/// step's rollout under several policies. limits: the machine's own, for which no model is loaded.
+/// step's rollout under several policies. spec: decoding with speculation beside without. limits: the
+/// machine's own, for which no model is loaded.
 struct BenchArgs {
   std::string what;
   ConfigArgs config;

@@ -127,11 +127,11 @@ int run(int argc, char** argv) {
       ->add_option(
           "what", bench.what,
           "decode, prefill, train, step (a whole GRPO step on data.train_files), rollout (under several "
-          "policies) or limits (of the machine)")
+          "policies), spec (decoding with speculation beside without) or limits (of the machine)")
       ->required()
-      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "limits"}));
+      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "spec", "limits"}));
   add_config(*bench_command, bench.config);
-  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode), or groups (train)")
+  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode, spec), or groups (train)")
       ->delimiter(',')
       ->allow_extra_args(false);
   bench_command->add_option("--prompts", bench.prompts,

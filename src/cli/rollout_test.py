@@ -88,6 +88,19 @@ class RolloutTest(TinyRunTest):
             return False
         return int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1 == 1
 
+    def test_bench_spec_pairs_plain_and_speculating_runs(self):
+        result = self.run_rondo("bench", "spec", *self.arguments(self.scratch / "spec", *LONG, "engine.kv_memory=1MiB"),
+                                "--batch", "1,6", "--new-tokens", 40, "--repeats", 2)
+        self.assert_ok(result)
+        rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+        self.assertEqual([row["batch"] for row in rows], [1, 6])
+        for row in rows:
+            self.assertGreater(row["time_ratio"], 0)
+            self.assertGreaterEqual(row["accept_len"], 1)
+        refused = self.run_rondo("bench", "spec", *self.arguments(self.scratch / "spec"), "--batch", 100000)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("engine.batch.max_running", refused.stderr)
+
     def test_several_responses_are_told_apart(self):
         args = self.arguments(self.scratch / "generate", "rollout.n=2")
         result = self.run_rondo("generate", *args, "--raw", "--prompt", "ab", "--prompt", "cd")

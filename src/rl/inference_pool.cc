@@ -44,6 +44,14 @@ Result<void> check_disk_space(const Config& config, const std::filesystem::path&
 
 }  // namespace
 
+engine::Drafting::Config drafting_config(const SpecSection& spec) {
+  engine::Drafting::Config drafting{.length = spec.length, .client = {}, .min_prob = spec.min_prob};
+  drafting.client.append_batch = spec.append_batch;
+  drafting.client.fetch_period = spec.fetch_period;
+  drafting.client.tree.max_depth = spec.max_depth;
+  return drafting;
+}
+
 Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& config, const model::Model& model,
                                                              const text::Tokenizer& tokenizer,
                                                              const kernels::Context& context,
@@ -95,11 +103,7 @@ Result<std::unique_ptr<engine::Drafting>> InferencePool::make_drafting(const Con
     draft_server_->clear(PolicyVersion(version_));
   }
   draft_transports_.push_back(std::make_unique<rollout::LocalDraftTransport>(*draft_server_));
-  engine::Drafting::Config drafting{.length = spec.length, .client = {}, .min_prob = spec.min_prob};
-  drafting.client.append_batch = spec.append_batch;
-  drafting.client.fetch_period = spec.fetch_period;
-  drafting.client.tree.max_depth = spec.max_depth;
-  return engine::Drafting::create(drafting, cost, *draft_transports_.back(), history_.get());
+  return engine::Drafting::create(drafting_config(spec), cost, *draft_transports_.back(), history_.get());
 }
 
 void InferencePool::new_policy_version() {

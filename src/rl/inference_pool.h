@@ -25,6 +25,9 @@
 
 namespace rondo::rl {
 
+/// How an instance drafts under these settings.
+engine::Drafting::Config drafting_config(const SpecSection& spec);
+
 /// Generates responses on rollout.instances engines, which share one packed copy of the weights.
 ///
 /// Borrows model, tokenizer and context. What it generates depends on the requests and the weights alone. One
