@@ -70,29 +70,16 @@ namespace {
 // Settings that change speed, memory or what is written, never a result of a step. A learning rate that
 // decays depends on the run's length, a constant one does not.
 bool changes_no_result(const std::string& key, const Config& config) {
-  static const std::vector<std::string> kKeys = {"rollout.chunk_tokens",
-                                                 "rollout.disk_kv_folder",
-                                                 "rollout.disk_kv_memory",
-                                                 "rollout.host_kv_memory",
-                                                 "rollout.instance_timeout_s",
-                                                 "rollout.instances",
-                                                 "rollout.length_quantile",
-                                                 "rollout.max_spread",
-                                                 "rollout.move_threshold",
-                                                 "rollout.over_issue",
-                                                 "rollout.policy",
-                                                 "rollout.prefetch_responses",
-                                                 "rollout.starvation_period",
-                                                 "train.activation_memory",
-                                                 "trainer.kernel_target",
-                                                 "trainer.log_rollouts",
-                                                 "trainer.max_ckpt_to_keep",
-                                                 "trainer.resume_mode",
-                                                 "trainer.run_dir",
-                                                 "trainer.save_freq",
-                                                 "trainer.test_freq",
-                                                 "trainer.threads",
-                                                 "trainer.val_before_train"};
+  static const std::vector<std::string> kKeys = {
+      "rollout.chunk_tokens",       "rollout.disk_kv_folder",    "rollout.disk_kv_memory",
+      "rollout.host_kv_memory",     "rollout.input_log",         "rollout.instance_timeout_s",
+      "rollout.instances",          "rollout.length_quantile",   "rollout.max_spread",
+      "rollout.move_threshold",     "rollout.over_issue",        "rollout.policy",
+      "rollout.prefetch_responses", "rollout.starvation_period", "rollout.timeline",
+      "train.activation_memory",    "trainer.kernel_target",     "trainer.log_rollouts",
+      "trainer.max_ckpt_to_keep",   "trainer.resume_mode",       "trainer.run_dir",
+      "trainer.save_freq",          "trainer.test_freq",         "trainer.threads",
+      "trainer.val_before_train"};
   if (key == "trainer.total_steps" || key == "trainer.total_epochs")
     return config.actor.optim.schedule.lr_scheduler_type == train::LrScheduler::kConstant;
   return key.starts_with("engine.") || key.starts_with("rollout.spec.") ||

@@ -118,6 +118,14 @@ struct SpecSection {
   }
 };
 
+/// Which steps' rollouts are drawn.
+enum class TimelineSteps : std::uint8_t { kNone, kLast, kEvery };
+
+constexpr auto enum_names(TimelineSteps) {
+  using enum TimelineSteps;
+  return std::array{std::pair{kNone, "none"}, std::pair{kLast, "last"}, std::pair{kEvery, "every"}};
+}
+
 struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
   int instances = 1;
@@ -127,6 +135,8 @@ struct RolloutSection {
   config::ByteSize host_kv_memory{std::int64_t{1} << 30};
   config::ByteSize disk_kv_memory{0};
   std::string disk_kv_folder;
+  TimelineSteps timeline = TimelineSteps::kLast;
+  std::string input_log;
   SpecSection spec;
   rollout::ResponseHistory::Config history;
   std::vector<std::string> stop;
@@ -149,6 +159,15 @@ struct RolloutSection {
             "Memory for the KV of unfinished responses that left an instance to make room.");
     v.field("disk_kv_memory", disk_kv_memory, "The same on disk, for what host_kv_memory does not hold.");
     v.field("disk_kv_folder", disk_kv_folder, "Where; empty: trainer.run_dir/kv.");
+    v.field("timeline", timeline,
+            "Draw what ran when on each instance, as a page for any browser (html) and as a trace for "
+            "ui.perfetto.dev (json). last: of the newest step, in trainer.run_dir/timeline/last.*; every: of "
+            "each "
+            "step, in step_N.*; none. Large rollouts are drawn in part, so files and memory stay bounded.");
+    v.field(
+        "input_log", input_log,
+        "File that gets every input and decision of the scheduler, a line each, to be replayed; begun anew "
+        "with the process. Empty: none.");
     v.section("spec", spec, "Speculative decoding.");
     v.section("history", history, "What earlier epochs answered to the same prompts.");
     v.section("val", val, "Sampling of the evaluation.");

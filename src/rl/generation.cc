@@ -100,6 +100,7 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
                            .goal_groups = task.goal_groups,
                            .is_learned = task.purpose == RngPurpose::kRollout,
                            .interrupted = &interrupted,
+                           .timeline = task.timeline,
                            .finished = finished}));
   const batch::Planner::Stats after = inference.engine_stats();
   stats.preemptions = after.preemptions - before.preemptions;

@@ -15,6 +15,7 @@
 #include "rl/config.h"
 #include "rl/prompts.h"
 #include "rl/session.h"
+#include "timeline/recorder.h"
 
 namespace rondo::rl {
 
@@ -39,6 +40,7 @@ struct GenerationTask {
   std::uint32_t step = 0;                           // issue step, part of every random number
   std::span<const std::int32_t> true_lengths = {};  // by prompt and sample, for the oracle policies
   std::int64_t goal_groups = 0;                     // `partial`: complete groups wanted
+  timeline::Recorder* timeline = nullptr;           // gets what runs when, by the steady clock
 };
 
 /// Counts of one call.

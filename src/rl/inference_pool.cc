@@ -134,6 +134,10 @@ Result<void> InferencePool::make_dispatcher(const Config& config) {
                                  .clock = &clock_,
                                  .drafts = draft_server_.get()};
   for (const auto& instance : instances_) deps.instances.push_back(instance.get());
+  if (!rollout.input_log.empty()) {
+    RONDO_ASSIGN(input_log_, InputLogFile::create(rollout.input_log));
+    deps.input_log = [log = input_log_.get()](const rollout::TimedInput& input) { log->add(input); };
+  }
   RONDO_ASSIGN(dispatcher_, rollout::Dispatcher::create(rollout.dispatch, std::move(deps)));
   return {};
 }
@@ -169,10 +173,13 @@ Result<void> InferencePool::run(const Task& task) {
     }
     return task.finished(std::move(response));
   };
-  return dispatcher_->run({.groups = groups,
-                           .goal_groups = task.goal_groups,
-                           .finished = finished,
-                           .interrupted = task.interrupted});
+  Result<void> outcome = dispatcher_->run({.groups = groups,
+                                           .goal_groups = task.goal_groups,
+                                           .finished = finished,
+                                           .interrupted = task.interrupted,
+                                           .timeline = task.timeline});
+  if (input_log_ != nullptr) input_log_->flush();
+  return outcome;
 }
 
 batch::Planner::Stats InferencePool::engine_stats() const {

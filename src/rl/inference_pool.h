@@ -16,12 +16,14 @@
 #include "kernels/ops.h"
 #include "model/weights.h"
 #include "rl/config.h"
+#include "rl/input_log_file.h"
 #include "rollout/dispatcher.h"
 #include "rollout/draft_server.h"
 #include "rollout/event_queue.h"
 #include "rollout/local_draft_transport.h"
 #include "rollout/response_history.h"
 #include "text/tokenizer.h"
+#include "timeline/recorder.h"
 
 namespace rondo::rl {
 
@@ -46,6 +48,7 @@ class InferencePool final {
     std::int64_t goal_groups = 0;                     // for `partial`; 0: all
     bool is_learned = true;                           // what it generates is like what comes next
     const std::atomic<bool>* interrupted = nullptr;
+    timeline::Recorder* timeline = nullptr;                  // gets what runs when
     std::function<Result<void>(engine::Response)> finished;  // as each response ends
   };
   /// Generates all responses. kCancelled when interrupted.
@@ -83,6 +86,7 @@ class InferencePool final {
   std::vector<std::unique_ptr<rollout::LocalDraftTransport>> draft_transports_;
   std::vector<std::unique_ptr<ThreadPool>> teams_;
   std::vector<std::unique_ptr<engine::Instance>> instances_;
+  std::unique_ptr<InputLogFile> input_log_;  // null: none
   std::unique_ptr<rollout::Dispatcher> dispatcher_;
 };
 

@@ -4,6 +4,7 @@
 //     config.toml                        as resolved
 //     metrics.jsonl                      a line per step
 //     rollouts/step_N.jsonl              every response of step N
+//     timeline/last.{html,json}          what ran when in the newest step, or step_N.* of each
 //     checkpoints/global_step_N/         a Hugging Face model folder …
 //     checkpoints/global_step_N/trainer/ … and state.safetensors, the trainer's state, and length_prior.json,
 //                                        what the rollouts have learned of lengths
@@ -54,6 +55,7 @@ class RunFolder final {
 
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path rollouts() const { return root_ / "rollouts"; }
+  std::filesystem::path timelines() const { return root_ / "timeline"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }
   /// The checkpoint to go on from.
   const std::optional<Checkpoint>& checkpoint() const { return checkpoint_; }

@@ -7,8 +7,15 @@
 #include "metrics/console.h"
 #include "rl/checklist.h"
 #include "rl/step_metrics.h"
+#include "rl/timeline_files.h"
 
 namespace rondo::rl {
+namespace {
+
+// Chunks of a step that its timeline keeps: a trace of 10 MB.
+constexpr std::int64_t kDrawnChunks = std::int64_t{1} << 15;
+
+}  // namespace
 
 using metrics::Nature;
 using metrics::StepRecord;
@@ -114,6 +121,32 @@ Result<double> SyncLoop::evaluate_at(std::int64_t step, StepRecord& record) {
   return report.mean_score();
 }
 
+Result<std::vector<ScoredGroup>> SyncLoop::roll_out(std::int64_t step, GenerationStats& stats) {
+  const RolloutSection& rollout = session_->config.rollout;
+  std::vector<const Prompt*> prompts;
+  for (const std::int64_t index : sampler_->batch(step - 1))
+    prompts.push_back(&train_prompts_.prompts[static_cast<std::size_t>(index)]);
+  const bool drawn = rollout.timeline != TimelineSteps::kNone;
+  const SteadyClock steady;
+  timeline::Recorder recorder(fmt::format("step {}", step), steady.now_ns(), {.max_chunks = kDrawnChunks});
+  std::vector<ScoredGroup> groups;
+  {
+    const auto scope = timer_.measure("gen");
+    RONDO_ASSIGN(groups, generate(*session_,
+                                  {.prompts = prompts,
+                                   .sampling = &rollout.sampling,
+                                   .purpose = RngPurpose::kRollout,
+                                   .step = static_cast<std::uint32_t>(step),
+                                   .timeline = drawn ? &recorder : nullptr},
+                                  reward_, *interrupted_, stats, progress("rollout")));
+  }
+  if (!drawn) return groups;
+  const std::string name =
+      rollout.timeline == TimelineSteps::kLast ? std::string("last") : fmt::format("step_{}", step);
+  RONDO_TRY(write_timeline(folder_->timelines(), name, recorder.finish(steady.now_ns())));
+  return groups;
+}
+
 Result<void> SyncLoop::run_step(std::int64_t step) {
   const Config& config = session_->config;
   fault::reach("step_begin");
@@ -121,24 +154,13 @@ Result<void> SyncLoop::run_step(std::int64_t step) {
   StepRecord record;
   record.set("training/global_step", step);
   record.set("training/epoch", sampler_->epoch_of(step - 1));
-  std::vector<const Prompt*> prompts;
-  for (const std::int64_t index : sampler_->batch(step - 1))
-    prompts.push_back(&train_prompts_.prompts[static_cast<std::size_t>(index)]);
   GenerationStats stats;
   std::vector<ScoredGroup> groups;
   UpdateSummary update;
   std::vector<std::vector<float>> advantages;
   {
     const auto step_scope = timer_.measure("step");
-    {
-      const auto scope = timer_.measure("gen");
-      RONDO_ASSIGN(groups, generate(*session_,
-                                    {.prompts = prompts,
-                                     .sampling = &config.rollout.sampling,
-                                     .purpose = RngPurpose::kRollout,
-                                     .step = static_cast<std::uint32_t>(step)},
-                                    reward_, *interrupted_, stats, progress("rollout")));
-    }
+    RONDO_ASSIGN(groups, roll_out(step, stats));
     fault::reach("rollout_done");
     advantages = advantages_of(config.algorithm, groups);
     {

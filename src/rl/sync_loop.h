@@ -61,6 +61,7 @@ class SyncLoop final {
   Result<void> load(const Config& config);
   Result<void> start();
   Result<void> run_step(std::int64_t step);
+  Result<std::vector<ScoredGroup>> roll_out(std::int64_t step, GenerationStats& stats);
   Result<void> write_rollouts(std::int64_t step, const std::vector<ScoredGroup>& groups,
                               const std::vector<std::vector<float>>& advantages);
   Result<double> evaluate_at(std::int64_t step, metrics::StepRecord& record);

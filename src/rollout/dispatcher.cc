@@ -14,17 +14,31 @@ bool is_interrupted(const Dispatcher::Job& job) {
   return job.interrupted != nullptr && job.interrupted->load(std::memory_order_relaxed);
 }
 
+timeline::KvOrigin origin_of(KvSource source) {
+  switch (source) {
+    case KvSource::kResident:
+      return timeline::KvOrigin::kResident;
+    case KvSource::kMove:
+      return timeline::KvOrigin::kMoved;
+    case KvSource::kRecompute:
+      return timeline::KvOrigin::kRecomputed;
+  }
+  return timeline::KvOrigin::kResident;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Dispatcher>> Dispatcher::create(const Config& config, Deps deps) {
   RONDO_CHECK(deps.scheduler != nullptr && deps.store != nullptr && deps.events != nullptr);
-  for (EngineClient* instance : deps.instances) RONDO_TRY(deps.scheduler->add_instance(instance->spec()));
-  return std::unique_ptr<Dispatcher>(new Dispatcher(config, std::move(deps)));
+  std::unique_ptr<Dispatcher> dispatcher(new Dispatcher(config, std::move(deps)));
+  for (EngineClient* instance : dispatcher->instances_)
+    RONDO_TRY(dispatcher->scheduler_.add_instance(instance->spec()));
+  return dispatcher;
 }
 
 Dispatcher::Dispatcher(const Config& config, Deps deps)
     : config_(config),
-      scheduler_(std::move(deps.scheduler)),
+      scheduler_(std::move(deps.scheduler), std::move(deps.input_log), deps.clock),
       instances_(std::move(deps.instances)),
       events_(deps.events),
       store_(std::move(deps.store)),
@@ -35,11 +49,14 @@ Dispatcher::Dispatcher(const Config& config, Deps deps)
 
 Result<void> Dispatcher::run(const Job& job) {
   stats_ = {};
-  records_.clear();
   finish_times_.clear();
   last_instance_.clear();
   const std::int64_t recomputed = scheduler_->stats().recomputed_tokens;
   const std::int64_t begin_ns = clock_->now_ns();
+  if (job.timeline != nullptr) {
+    running_counter_ = job.timeline->add_counter("running responses");
+    kv_counter_ = job.timeline->add_counter("KV held or reserved, %");
+  }
   for (Pulse& pulse : pulses_) pulse = {.heartbeat = -1, .since_ns = begin_ns};
   Result<void> result = work(job);
   // What is left is a failed run's, or what `partial` does not want any more.
@@ -50,13 +67,14 @@ Result<void> Dispatcher::run(const Job& job) {
 }
 
 Result<void> Dispatcher::work(const Job& job) {
-  scheduler_->set_goal(job.goal_groups);
-  for (const GroupSpec& group : job.groups) RONDO_TRY(scheduler_->add_group(group));
+  scheduler_.set_goal(job.goal_groups);
+  for (const GroupSpec& group : job.groups) RONDO_TRY(scheduler_.add_group(group));
   while (true) {
     if (is_interrupted(job)) return fail(Code::kCancelled, "interrupted");
     RONDO_ASSIGN(const bool goes_on, assign_all());
     if (!goes_on) return {};
     prefetch();
+    if (job.timeline != nullptr) watch_instances(*job.timeline);
     batch_.clear();
     events_->pop(batch_, std::chrono::milliseconds(100));
     RONDO_TRY(handle_batch(job));
@@ -106,7 +124,7 @@ void Dispatcher::carry_out(const Assignment& assignment) {
                    .max_tokens = assignment.max_tokens,
                    .draft_class = draft_class(assignment.request),
                    .kv = fetch(assignment, place)};
-  scheduler_->commit(assignment);
+  scheduler_.commit(assignment);
   const auto last = last_instance_.find(assignment.request);
   const bool migrated = last != last_instance_.end() && last->second != assignment.placement.instance;
   last_instance_[assignment.request] = assignment.placement.instance;
@@ -146,7 +164,7 @@ void Dispatcher::prefetch() {
         store_->prefetch(move.request);
       }
     }
-    scheduler_->commit(*prefetch);
+    scheduler_.commit(config_.prefetch_responses, *prefetch);
     ++stats_.prefetches;
   }
 }
@@ -200,22 +218,22 @@ Result<void> Dispatcher::handle(const InstanceEvent& event, const Job& job) {
   if (event.kind == InstanceEvent::Kind::kError) return fail(Code::kInvalidArgument, "{}", event.failure);
   const auto it = in_flight_.find(event.request);
   if (it == in_flight_.end() || it->second.assignment.placement.instance != event.instance) return {};
-  record(it->second, event);
+  record(it->second, event, job.timeline);
   const GroupId group = it->second.assignment.group;
   const std::int32_t generated = it->second.assignment.generated;
   in_flight_.erase(it);
   if (event.kind == InstanceEvent::Kind::kChunkDone) {
-    scheduler_->chunk_done(event.request, event.total_tokens - generated);
+    scheduler_.chunk_done(event.request, event.total_tokens - generated);
     return {};
   }
-  scheduler_->finished(event.request, event.total_tokens);
+  scheduler_.finished(event.request, event.total_tokens);
   under_way_.erase(event.request);
   finish_times_.push_back(event.end_ns);
   if (!scheduler_->requests().find(group)) group_over(group);
   return job.finished ? job.finished(event.request) : Result<void>{};
 }
 
-void Dispatcher::record(const Flight& flight, const InstanceEvent& event) {
+void Dispatcher::record(const Flight& flight, const InstanceEvent& event, timeline::Recorder* timeline) {
   const Assignment& assignment = flight.assignment;
   ++stats_.chunks;
   stats_.migrations += flight.migrated ? 1 : 0;
@@ -227,16 +245,30 @@ void Dispatcher::record(const Flight& flight, const InstanceEvent& event) {
     }
   }
   under_way_.erase(event.request);
-  records_.push_back({.request = event.request,
-                      .group = assignment.group,
-                      .instance = event.instance,
-                      .begin_ns = event.begin_ns,
-                      .end_ns = event.end_ns,
-                      .begin_tokens = assignment.generated,
-                      .end_tokens = event.total_tokens,
-                      .source = assignment.placement.source,
-                      .migrated = flight.migrated,
-                      .finished = event.kind == InstanceEvent::Kind::kFinished});
+  if (timeline == nullptr) return;
+  timeline->chunk({.request = event.request,
+                   .group = assignment.group,
+                   .instance = event.instance,
+                   .begin_ns = event.begin_ns,
+                   .end_ns = event.end_ns,
+                   .begin_tokens = assignment.generated,
+                   .end_tokens = event.total_tokens,
+                   .origin = origin_of(assignment.placement.source),
+                   .migrated = flight.migrated,
+                   .finished = event.kind == InstanceEvent::Kind::kFinished});
+}
+
+// What the scheduler knows of each instance now: it changes only when chunks begin or end.
+void Dispatcher::watch_instances(timeline::Recorder& timeline) const {
+  const std::int64_t now = clock_->now_ns();
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    const InstanceId id(static_cast<std::int32_t>(i));
+    const bool alive = alive_[i];
+    timeline.set(running_counter_, id, now, alive ? scheduler_->num_in_flight(id) : 0);
+    const auto blocks = static_cast<double>(instances_[i]->spec().num_blocks);
+    const double held = alive ? blocks - static_cast<double>(scheduler_->ledger().free_blocks(id)) : 0.0;
+    timeline.set(kv_counter_, id, now, 100.0 * held / blocks);
+  }
 }
 
 // Its chunks wait again, with what their responses had at the last boundary. KV that was to come from it
@@ -250,7 +282,7 @@ void Dispatcher::fail_instance(InstanceId id, const std::string& why) {
   for (auto& [request, origin] : under_way_) {
     if (origin.first == id) origin.second->fill(nullptr);
   }
-  for (const RequestId request : scheduler_->instance_failed(id)) in_flight_.erase(request);
+  for (const RequestId request : scheduler_.instance_failed(id)) in_flight_.erase(request);
 }
 
 void Dispatcher::check_pulses() {
@@ -280,7 +312,7 @@ void Dispatcher::group_over(GroupId group) {
 void Dispatcher::abandon_all() {
   std::vector<GroupId> groups;
   for (const auto& [group, slot] : scheduler_->requests().groups()) groups.push_back(group);
-  for (const RequestId request : scheduler_->abandon()) {
+  for (const RequestId request : scheduler_.abandon()) {
     for (std::size_t i = 0; i < instances_.size(); ++i) {
       if (alive_[i]) instances_[i]->hand_over(request, nullptr);
     }
@@ -303,7 +335,7 @@ void Dispatcher::settle() {
 }
 
 void Dispatcher::new_policy_version() {
-  scheduler_->new_policy_version();
+  scheduler_.new_policy_version();
   store_->clear();
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     if (alive_[i]) instances_[i]->drop_kv();
@@ -315,11 +347,8 @@ void Dispatcher::finish_stats(std::int64_t begin_ns) {
   if (finish_times_.empty()) return;
   std::ranges::sort(finish_times_);
   const std::int64_t end = finish_times_.back();
-  const std::size_t tail = (finish_times_.size() + 9) / 10;
-  const std::int64_t rest_done =
-      tail < finish_times_.size() ? finish_times_[finish_times_.size() - tail - 1] : begin_ns;
   stats_.seconds = static_cast<double>(end - begin_ns) * 1e-9;
-  stats_.tail_seconds = static_cast<double>(end - rest_done) * 1e-9;
+  stats_.tail_seconds = static_cast<double>(end - timeline::tail_begin(finish_times_, begin_ns)) * 1e-9;
 }
 
 }  // namespace rondo::rollout

@@ -17,23 +17,11 @@
 #include "rollout/engine_client.h"
 #include "rollout/event_queue.h"
 #include "rollout/kv_store.h"
+#include "rollout/recorded_scheduler.h"
 #include "rollout/scheduler.h"
+#include "timeline/recorder.h"
 
 namespace rondo::rollout {
-
-/// One chunk that an instance ran, for timelines.
-struct ChunkRecord {
-  RequestId request;
-  GroupId group;
-  InstanceId instance;
-  std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;
-  std::int32_t begin_tokens = 0;  // of the response
-  std::int32_t end_tokens = 0;
-  KvSource source = KvSource::kResident;
-  bool migrated = false;  // it ran on another instance before
-  bool finished = false;
-};
 
 /// Connects scheduler, KV store and instances: the one place through which rollout work enters and leaves.
 ///
@@ -67,6 +55,7 @@ class Dispatcher final {
     std::unique_ptr<KvStore> store;
     const Clock* clock = nullptr;
     DraftServer* drafts = nullptr;  // may be null; told which groups are over
+    InputSink input_log = {};       // gets the scheduler's inputs
   };
   /// Counts and times of one run().
   struct Stats {
@@ -85,6 +74,7 @@ class Dispatcher final {
     /// Called as each response ends; an error ends the run.
     std::function<Result<void>(RequestId)> finished;
     const std::atomic<bool>* interrupted = nullptr;
+    timeline::Recorder* timeline = nullptr;  // gets the chunks, and each instance's load over time
   };
 
   static Result<std::unique_ptr<Dispatcher>> create(const Config& config, Deps deps);
@@ -95,10 +85,9 @@ class Dispatcher final {
   void new_policy_version();
 
   const Stats& stats() const { return stats_; }
-  std::span<const ChunkRecord> chunks() const { return records_; }
   const Scheduler& scheduler() const { return *scheduler_; }
   /// See Scheduler. While nothing runs.
-  void set_length_prior(const LengthPrior& prior) { scheduler_->set_prior(prior); }
+  void set_length_prior(const LengthPrior& prior) { scheduler_.set_prior(prior); }
 
  private:
   struct Flight {
@@ -121,7 +110,8 @@ class Dispatcher final {
   std::shared_ptr<const Parcel> fetch(const Assignment& assignment, const KvPlace& place);
   Result<void> handle_batch(const Job& job);
   Result<void> handle(const InstanceEvent& event, const Job& job);
-  void record(const Flight& flight, const InstanceEvent& event);
+  void record(const Flight& flight, const InstanceEvent& event, timeline::Recorder* timeline);
+  void watch_instances(timeline::Recorder& timeline) const;
   void fail_instance(InstanceId id, const std::string& why);
   void check_pulses();
   void abandon_all();
@@ -130,7 +120,7 @@ class Dispatcher final {
   void finish_stats(std::int64_t begin_ns);
 
   Config config_;
-  std::unique_ptr<Scheduler> scheduler_;
+  RecordedScheduler scheduler_;
   std::vector<EngineClient*> instances_;
   EventQueue* events_;
   std::unique_ptr<KvStore> store_;
@@ -145,7 +135,8 @@ class Dispatcher final {
   std::vector<std::int64_t> finish_times_;
   std::vector<GroupId> groups_over_;  // of this run
   std::vector<InstanceEvent> batch_;
-  std::vector<ChunkRecord> records_;
+  timeline::Recorder::CounterId running_counter_ = 0;  // of the job's timeline
+  timeline::Recorder::CounterId kv_counter_ = 0;
   Stats stats_;
 };
 

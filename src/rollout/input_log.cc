@@ -1,6 +1,7 @@
 #include "rollout/input_log.h"
 
 #include <array>
+#include <bit>
 #include <charconv>
 #include <concepts>
 #include <limits>
@@ -12,8 +13,8 @@ namespace rondo::rollout {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<RecordedInput>> kKinds = {
-    "instance", "failed",   "group",   "goal",    "assign",     "chunk_done", "finished",
-    "kv_lost",  "prefetch", "version", "abandon", "draft_plan", "draft_seen"};
+    "instance", "failed",   "group",   "goal",  "assign",  "chunk_done", "finished",
+    "kv_lost",  "prefetch", "version", "prior", "abandon", "draft_plan", "draft_seen"};
 
 template <class T>
 concept IsId = requires(T id) {
@@ -90,6 +91,12 @@ template <class A, class T>
 requires std::integral<T> || std::is_enum_v<T>
 void fields(A& a, T& value) {
   a.number(value);
+}
+template <class A>
+void fields(A& a, double& value) {
+  auto bits = std::bit_cast<std::int64_t>(value);
+  a.number(bits);
+  value = std::bit_cast<double>(bits);
 }
 template <class A, IsId T>
 void fields(A& a, T& id) {
@@ -168,6 +175,10 @@ void fields(A& a, Prefetched& x) {
 template <class A>
 void fields(A&, VersionChanged&) {}
 template <class A>
+void fields(A& a, PriorSet& x) {
+  all(a, x.prior.log_median, x.prior.sigma, x.prior.rho, x.prior.weight);
+}
+template <class A>
 void fields(A&, Abandoned&) {}
 template <class A>
 void fields(A& a, DraftPlanned& x) {
@@ -218,10 +229,12 @@ Result<std::vector<TimedInput>> parse_input_log(std::string_view text) {
   std::vector<TimedInput> inputs;
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
-    auto input = end == std::string_view::npos ? std::nullopt : parse_line(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    auto input = parse_line(text.substr(0, end));
     if (!input) {
       return fail(Code::kDataLoss,
-                  "input log: line {} is cut short or damaged; the lines before it are whole", number);
+                  "input log: line {} is damaged, or not of an input log; the {} lines before it are whole",
+                  number, number - 1);
     }
     inputs.push_back(*std::move(input));
     text.remove_prefix(end + 1);

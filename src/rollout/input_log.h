@@ -3,11 +3,11 @@
 //   line  = time " " kind *( " " integer ) "\n"
 //   time  = integer            ; nanoseconds of the recorder's clock; no core reads it
 //   kind  = "instance" | "failed" | "group" | "goal" | "assign" | "chunk_done" | "finished" | "kv_lost"
-//         | "prefetch" | "version" | "abandon" | "draft_plan" | "draft_seen"
+//         | "prefetch" | "version" | "prior" | "abandon" | "draft_plan" | "draft_seen"
 //
 // The integers of a kind are the fields of its struct below, in order; a list is its length and its items; an
-// enum is its position. "assign", "prefetch" and "draft_plan" hold what was decided, so that a replay can
-// compare.
+// enum is its position, a floating-point number its 64 bits as an integer. "assign", "prefetch" and
+// "draft_plan" hold what was decided, so that a replay can compare.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,10 @@ struct Prefetched {
 struct VersionChanged {
   bool operator==(const VersionChanged&) const = default;
 };
+struct PriorSet {
+  LengthPrior prior;
+  bool operator==(const PriorSet&) const = default;
+};
 struct Abandoned {
   bool operator==(const Abandoned&) const = default;
 };
@@ -82,7 +86,7 @@ struct DraftSeen {
 
 using RecordedInput =
     std::variant<InstanceAdded, InstanceFailed, GroupAdded, GoalSet, Assigned, ChunkDone, RequestFinished,
-                 KvLost, Prefetched, VersionChanged, Abandoned, DraftPlanned, DraftSeen>;
+                 KvLost, Prefetched, VersionChanged, PriorSet, Abandoned, DraftPlanned, DraftSeen>;
 
 struct TimedInput {
   std::int64_t time_ns = 0;
@@ -92,7 +96,8 @@ struct TimedInput {
 
 /// One line of a log, with its end.
 std::string input_line(const TimedInput& input);
-/// A whole log. kDataLoss, with the number of the line, for what is no log.
+/// A log. A last line without its end was cut short when its writer ended in disorder, and is left out.
+/// kDataLoss, with the number of the line, for any other line that is none.
 Result<std::vector<TimedInput>> parse_input_log(std::string_view text);
 
 /// The cores that a log is replayed on, made as they were when it was recorded. `drafts` may be null if the

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -130,14 +132,17 @@ TEST(InputLogTest, EveryKindSurvivesTheText) {
                                        {0, Abandoned{}},
                                        {1, VersionChanged{}},
                                        {2, KvLost{RequestId(3)}},
-                                       {3, Prefetched{.count = 4, .prefetch = {.moves = {}, .version = 5}}}};
-  EXPECT_EQ(text_of(log), "-5 goal 7\n0 abandon\n1 version\n2 kv_lost 3\n3 prefetch 4 0 5\n");
+                                       {3, Prefetched{.count = 4, .prefetch = {.moves = {}, .version = 5}}},
+                                       {4, PriorSet{{5.5, 1.25, 0.5, 2.0}}}};
+  EXPECT_EQ(text_of(log),
+            "-5 goal 7\n0 abandon\n1 version\n2 kv_lost 3\n3 prefetch 4 0 5\n"
+            "4 prior 4617878467915022336 4608308318706860032 4602678819172646912 4611686018427387904\n");
   EXPECT_TRUE(*parse_input_log(text_of(log)) == log);
 }
 
 TEST(InputLogTest, DamageIsNamedByItsLine) {
   for (const char* bad :
-       {"1 goal\n", "1 goal 7 8\n", "1 goal x\n", "1 gaol 7\n", "goal 7\n", "1 goal 7", "\n",
+       {"1 goal\n", "1 goal 7 8\n", "1 goal x\n", "1 gaol 7\n", "goal 7\n", "1 goal\n2 abandon\n", "\n",
         "1 group 1 1 999999999999\n", "1 failed 99999999999\n", "1 draft_seen 2 0 0 0\n"}) {
     const auto read = parse_input_log(std::string("0 abandon\n") + bad);
     ASSERT_FALSE(read.has_value()) << bad;
@@ -146,12 +151,24 @@ TEST(InputLogTest, DamageIsNamedByItsLine) {
   }
 }
 
+TEST(InputLogTest, ALogCutAnywhereHasItsWholeLines) {
+  const std::vector<TimedInput> log = record();
+  const std::string text = text_of(log).substr(0, 4'000);
+  for (std::size_t size = 0; size <= text.size(); ++size) {
+    const auto read = parse_input_log(std::string_view(text).substr(0, size));
+    ASSERT_TRUE(read.has_value()) << size;
+    ASSERT_EQ(std::ssize(*read), std::ranges::count(text.substr(0, size), '\n'));
+    ASSERT_TRUE(std::ranges::equal(*read, std::span(log).first(read->size())));
+  }
+}
+
 TEST(InputLogTest, AnImpossibleInputIsAnError) {
   const std::vector<RecordedInput> impossible = {
       InstanceFailed{InstanceId(9)},        KvLost{RequestId(9)},
       ChunkDone{RequestId(0), 1},           ChunkDone{RequestId(9), 1},
       RequestFinished{RequestId(0), 1},     Assigned{},
-      InstanceAdded{{InstanceId(0), 5, 5}}, DraftSeen{{}, 1, 2}};
+      InstanceAdded{{InstanceId(0), 5, 5}}, DraftSeen{{}, 1, 2},
+      PriorSet{{5.0, 1.0, 0.5, 1.0}}};
   for (const RecordedInput& input : impossible) {
     const auto scheduler = *Scheduler::create(kConfig, kLimits);
     RONDO_CHECK(scheduler->add_instance({InstanceId(0), 30, 6}).has_value());

@@ -67,6 +67,13 @@ class Replayer final {
     scheduler_.new_policy_version();
     return std::nullopt;
   }
+  Outcome operator()(const PriorSet& x) {
+    if (scheduler_.requests().num_groups() > 0) return "there are groups already";
+    if (const auto read = parse_length_prior(length_prior_json(x.prior)); !read)
+      return read.error().message();
+    scheduler_.set_prior(x.prior);
+    return std::nullopt;
+  }
   Outcome operator()(const Abandoned&) {
     scheduler_.abandon();
     return std::nullopt;
