@@ -45,6 +45,8 @@ void Drafting::propose(std::span<const DraftContext> contexts, batch::Drafts& dr
     const rollout::DraftClass draft_class = class_of(context.id);
     const std::int32_t gamma =
         std::min(draft_class.is_probe ? lengths.probe : lengths.other, context.max_tokens);
+    ++sequence_steps_;
+    wanted_tokens_ += gamma;
     if (gamma < 1) continue;
     queries_.push_back({.slot = context.slot,
                         .group = context.group,
@@ -61,6 +63,14 @@ void Drafting::register_group(const DraftContext& context) {
   std::span<const std::vector<Token>> past;
   if (history_ != nullptr) past = history_->responses(context.prompt);
   client_->register_group(context.group, context.prompt, past);
+}
+
+Drafting::Stats Drafting::stats() const {
+  const batch::DraftClient::Stats& client = client_->stats();
+  return {.sequence_steps = sequence_steps_,
+          .wanted_tokens = wanted_tokens_,
+          .queries = client.queries,
+          .hits = client.hits};
 }
 
 void Drafting::observe(std::span<const batch::Planner::Verdict> verdicts) {

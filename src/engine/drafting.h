@@ -30,6 +30,14 @@ class Drafting final {
     double min_prob = 0.1;
   };
 
+  /// Counters since it was made.
+  struct Stats {
+    std::int64_t sequence_steps = 0;  // decoding sequences, each counted in each step
+    std::int64_t wanted_tokens = 0;   // sum of the draft lengths chosen for them
+    std::int64_t queries = 0;         // of the sequence steps, those with a length above 0
+    std::int64_t hits = 0;            // of these, those that got a draft
+  };
+
   /// Borrows transport and history; the latter may be null, and is read while the engine works.
   static Result<std::unique_ptr<Drafting>> create(const Config& config, const rollout::StepCost& cost,
                                                   batch::DraftTransport& transport,
@@ -49,6 +57,7 @@ class Drafting final {
   void drop_all();
 
   const batch::DraftClient& client() const { return *client_; }
+  Stats stats() const;
 
  private:
   Drafting(const Config& config, const rollout::StepCost& cost, std::unique_ptr<batch::DraftClient> client,
@@ -67,6 +76,8 @@ class Drafting final {
   rollout::DraftLengthPlanner lengths_;
   std::unordered_map<RequestId, Member> members_;  // that have run here, of groups not yet complete
   std::int64_t version_ = 0;
+  std::int64_t sequence_steps_ = 0;
+  std::int64_t wanted_tokens_ = 0;
   // Of the present step.
   std::vector<batch::DraftQuery> queries_;
   std::vector<std::pair<batch::Slot, rollout::DraftClass>> asked_;

@@ -63,6 +63,11 @@ batch::Planner::Stats Instance::stats() const {
   return published_stats_;
 }
 
+Drafting::Stats Instance::draft_stats() const {
+  const std::lock_guard lock(publish_mutex_);
+  return published_draft_stats_;
+}
+
 void Instance::loop() {
   while (take_commands()) {
     Result<void> result;
@@ -191,6 +196,7 @@ void Instance::learn() {
 void Instance::report() {
   const std::lock_guard lock(publish_mutex_);
   published_stats_ = engine_->stats();
+  if (deps_.drafting != nullptr) published_draft_stats_ = deps_.drafting->stats();
   if (abandoned_) return;
   for (Response& response : finished_) {
     report_end(InstanceEvent::Kind::kFinished, response.id,

@@ -58,6 +58,8 @@ class Instance final : public rollout::EngineClient {
   Engine& engine() { return *engine_; }
   /// The engine's counters as of its last step. Any thread.
   batch::Planner::Stats stats() const;
+  /// The same of its drafts; zeros without speculation. Any thread.
+  Drafting::Stats draft_stats() const;
 
  private:
   struct HandOver {
@@ -97,6 +99,7 @@ class Instance final : public rollout::EngineClient {
   mutable std::mutex publish_mutex_;  // held while responses and events go out
   bool abandoned_ = false;
   batch::Planner::Stats published_stats_;
+  Drafting::Stats published_draft_stats_;
 
   std::atomic<std::int64_t> heartbeat_ = 0;
   // Of the instance's thread.

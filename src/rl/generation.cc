@@ -80,6 +80,14 @@ class Generation final {
   std::vector<ScoredGroup> groups_;
 };
 
+engine::Drafting::Stats difference(const engine::Drafting::Stats& after,
+                                   const engine::Drafting::Stats& before) {
+  return {.sequence_steps = after.sequence_steps - before.sequence_steps,
+          .wanted_tokens = after.wanted_tokens - before.wanted_tokens,
+          .queries = after.queries - before.queries,
+          .hits = after.hits - before.hits};
+}
+
 }  // namespace
 
 Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask& task,
@@ -88,6 +96,7 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
                                           const GenerationProgress& progress) {
   InferencePool& inference = *session.inference;
   const batch::Planner::Stats before = inference.engine_stats();
+  const engine::Drafting::Stats drafts_before = inference.draft_stats();
   Generation generation(session, task, reward, stats);
   const auto finished = [&](engine::Response response) -> Result<void> {
     RONDO_TRY(generation.accept(std::move(response)));
@@ -97,6 +106,7 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
   const std::vector<engine::Request> requests = generation.requests();
   RONDO_TRY(inference.run({.requests = requests,
                            .true_lengths = task.true_lengths,
+                           .exact_lengths = task.exact_lengths,
                            .goal_groups = task.goal_groups,
                            .is_learned = task.purpose == RngPurpose::kRollout,
                            .interrupted = &interrupted,
@@ -105,6 +115,9 @@ Result<std::vector<ScoredGroup>> generate(Session& session, const GenerationTask
   const batch::Planner::Stats after = inference.engine_stats();
   stats.preemptions = after.preemptions - before.preemptions;
   stats.recomputed_tokens = after.recomputed_tokens - before.recomputed_tokens;
+  stats.drafted_tokens = after.drafted_tokens - before.drafted_tokens;
+  stats.accepted_tokens = after.accepted_tokens - before.accepted_tokens;
+  stats.drafting = difference(inference.draft_stats(), drafts_before);
   stats.dispatch = inference.dispatcher().stats();
   return generation.take();
 }

@@ -39,16 +39,22 @@ struct GenerationTask {
   RngPurpose purpose = RngPurpose::kRollout;
   std::uint32_t step = 0;                           // issue step, part of every random number
   std::span<const std::int32_t> true_lengths = {};  // by prompt and sample, for the oracle policies
-  std::int64_t goal_groups = 0;                     // `partial`: complete groups wanted
-  timeline::Recorder* timeline = nullptr;           // gets what runs when, by the steady clock
+  /// By prompt and sample: each response has exactly so many tokens, whatever would end it, and the scheduler
+  /// is not told. At most data.max_response_length. Empty: natural lengths.
+  std::span<const std::int32_t> exact_lengths = {};
+  std::int64_t goal_groups = 0;            // `partial`: complete groups wanted
+  timeline::Recorder* timeline = nullptr;  // gets what runs when, by the steady clock
 };
 
 /// Counts of one call.
 struct GenerationStats {
   double reward_seconds = 0;
   std::int64_t preemptions = 0;
-  std::int64_t recomputed_tokens = 0;
-  rollout::Dispatcher::Stats dispatch;
+  std::int64_t recomputed_tokens = 0;  // after preemptions; beside dispatch's
+  std::int64_t drafted_tokens = 0;
+  std::int64_t accepted_tokens = 0;
+  engine::Drafting::Stats drafting = {};
+  rollout::Dispatcher::Stats dispatch = {};
 };
 
 /// Called after each response; done and total count responses.

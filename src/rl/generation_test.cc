@@ -211,5 +211,25 @@ TEST_F(SmallPoolGenerationTest, PreemptionsAreCountedPerCall) {
   EXPECT_EQ(first.recomputed_tokens + second.recomputed_tokens, sum.recomputed_tokens);
 }
 
+TEST_F(GenerationTest, ExactLengthsEndResponsesThereAndNowhereElse) {
+  std::vector<std::int32_t> lengths;
+  for (int i = 0; i < 12; ++i) lengths.push_back(1 + (7 * i) % 16);
+  GenerationTask exact = task(3);
+  exact.exact_lengths = lengths;
+  const auto natural = run(task(3));
+  const auto groups = run(exact);
+  std::size_t i = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (std::size_t s = 0; s < groups[g].samples.size(); ++s) {
+      const std::vector<Token>& tokens = groups[g].samples[s].response.tokens;
+      const std::vector<Token>& free = natural[g].samples[s].response.tokens;
+      ASSERT_EQ(std::ssize(tokens), lengths[i++]);
+      const std::size_t common = std::min(tokens.size(), free.size());
+      EXPECT_TRUE(
+          std::equal(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(common), free.begin()));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rondo::rl

@@ -117,9 +117,9 @@ Result<void> InferencePool::make_dispatcher(const Config& config) {
   RONDO_TRY(check_host_memory(config));
   const RolloutSection& rollout = config.rollout;
   const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
-  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(
-                                   rollout.schedule, {.host_blocks = rollout.host_kv_memory.bytes / block,
-                                                      .disk_blocks = rollout.disk_kv_memory.bytes / block}));
+  limits_ = {.host_blocks = rollout.host_kv_memory.bytes / block,
+             .disk_blocks = rollout.disk_kv_memory.bytes / block};
+  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(rollout.schedule, limits_));
   std::unique_ptr<rollout::KvFiles> files;
   if (rollout.disk_kv_memory.bytes > 0) {
     std::filesystem::path folder = rollout.disk_kv_folder;
@@ -148,6 +148,11 @@ Result<void> InferencePool::run(const Task& task) {
   const auto first = first_id_;
   for (std::size_t i = 0; i < task.requests.size(); ++i) {
     engine::Request request = task.requests[i];
+    const std::int32_t limit = request.max_new_tokens;
+    if (!task.exact_lengths.empty()) {
+      request.max_new_tokens = task.exact_lengths[i];
+      request.stop = nullptr;
+    }
     RONDO_TRY(engine().check(request));
     const bool new_group = i == 0 || task.requests[i - 1].group != request.group;
     request.id = RequestId(first + static_cast<std::int64_t>(i));
@@ -160,7 +165,7 @@ Result<void> InferencePool::run(const Task& task) {
     }
     request.group = groups.back().id;
     groups.back().samples.push_back({.id = request.id,
-                                     .max_new_tokens = request.max_new_tokens,
+                                     .max_new_tokens = limit,
                                      .true_tokens = task.true_lengths.empty() ? 0 : task.true_lengths[i]});
     responses_.add(std::move(request));
   }
@@ -196,6 +201,18 @@ batch::Planner::Stats InferencePool::engine_stats() const {
     sum.evicted_parked += stats.evicted_parked;
     sum.drafted_tokens += stats.drafted_tokens;
     sum.accepted_tokens += stats.accepted_tokens;
+  }
+  return sum;
+}
+
+engine::Drafting::Stats InferencePool::draft_stats() const {
+  engine::Drafting::Stats sum;
+  for (const auto& instance : instances_) {
+    const engine::Drafting::Stats stats = instance->draft_stats();
+    sum.sequence_steps += stats.sequence_steps;
+    sum.wanted_tokens += stats.wanted_tokens;
+    sum.queries += stats.queries;
+    sum.hits += stats.hits;
   }
   return sum;
 }

@@ -43,10 +43,11 @@ class InferencePool final {
                                                        const std::atomic<bool>* interrupted = nullptr);
 
   struct Task {
-    std::span<const engine::Request> requests;        // ids 0, 1, …; those of a group stand together
-    std::span<const std::int32_t> true_lengths = {};  // by id, for the oracle policies
-    std::int64_t goal_groups = 0;                     // for `partial`; 0: all
-    bool is_learned = true;                           // what it generates is like what comes next
+    std::span<const engine::Request> requests;         // ids 0, 1, …; those of a group stand together
+    std::span<const std::int32_t> true_lengths = {};   // by id, for the oracle policies
+    std::span<const std::int32_t> exact_lengths = {};  // by id: they end there and nowhere else
+    std::int64_t goal_groups = 0;                      // for `partial`; 0: all
+    bool is_learned = true;                            // what it generates is like what comes next
     const std::atomic<bool>* interrupted = nullptr;
     timeline::Recorder* timeline = nullptr;                  // gets what runs when
     std::function<Result<void>(engine::Response)> finished;  // as each response ends
@@ -62,8 +63,11 @@ class InferencePool final {
   const rollout::Dispatcher& dispatcher() const { return *dispatcher_; }
   /// Sums over the instances since they were made.
   batch::Planner::Stats engine_stats() const;
+  engine::Drafting::Stats draft_stats() const;
   /// Of one instance, for measurements while nothing runs.
   engine::Engine& engine() { return instances_.front()->engine(); }
+  /// What its scheduler was made with, for a replay of its inputs.
+  const rollout::Scheduler::Limits& scheduler_limits() const { return limits_; }
   int num_instances() const { return static_cast<int>(instances_.size()); }
 
  private:
@@ -86,6 +90,7 @@ class InferencePool final {
   std::vector<std::unique_ptr<rollout::LocalDraftTransport>> draft_transports_;
   std::vector<std::unique_ptr<ThreadPool>> teams_;
   std::vector<std::unique_ptr<engine::Instance>> instances_;
+  rollout::Scheduler::Limits limits_;
   std::unique_ptr<InputLogFile> input_log_;  // null: none
   std::unique_ptr<rollout::Dispatcher> dispatcher_;
 };

@@ -61,6 +61,19 @@ Totals totals_of(std::span<const ScoredGroup> groups) {
   return t;
 }
 
+double ratio(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void add_draft_metrics(StepRecord& record, const GenerationStats& stats, std::int64_t response_tokens) {
+  record.set("spec/accept_len", ratio(response_tokens, response_tokens - stats.accepted_tokens),
+             Nature::kMeasured);
+  record.set("spec/accept_rate", ratio(stats.accepted_tokens, stats.drafted_tokens), Nature::kMeasured);
+  record.set("spec/draft_hit", ratio(stats.drafting.hits, stats.drafting.queries), Nature::kMeasured);
+  record.set("spec/gamma", ratio(stats.drafting.wanted_tokens, stats.drafting.sequence_steps),
+             Nature::kMeasured);
+}
+
 }  // namespace
 
 void add_rollout_metrics(StepRecord& record, std::span<const ScoredGroup> groups,
@@ -123,13 +136,15 @@ void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> gr
   record.set("perf/max_memory_gb", static_cast<double>(peak_memory_bytes()) / double{1 << 30},
              Nature::kMeasured);
   record.set("rollout/preempted", stats.preemptions, Nature::kMeasured);
-  record.set("rollout/recomputed_tokens", stats.recomputed_tokens, Nature::kMeasured);
   const rollout::Dispatcher::Stats& dispatch = stats.dispatch;
+  record.set("rollout/recomputed_tokens", stats.recomputed_tokens + dispatch.recomputed_tokens,
+             Nature::kMeasured);
   record.set("rollout/chunks", dispatch.chunks, Nature::kMeasured);
   record.set("rollout/migrations", dispatch.migrations, Nature::kMeasured);
   record.set("rollout/migrated_bytes", dispatch.migrated_bytes, Nature::kMeasured);
   record.set("rollout/tail_time_frac", dispatch.seconds > 0 ? dispatch.tail_seconds / dispatch.seconds : 0.0,
              Nature::kMeasured);
+  if (stats.drafting.sequence_steps > 0) add_draft_metrics(record, stats, totals.response_tokens);
 }
 
 std::int64_t peak_memory_bytes() {

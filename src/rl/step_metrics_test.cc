@@ -121,7 +121,15 @@ TEST_F(StepMetricsTest, WithoutAKlTermOrAnyUpdate) {
 
 TEST_F(StepMetricsTest, PerformanceMetricsByHand) {
   StepRecord record;
-  const GenerationStats stats{.reward_seconds = 0, .preemptions = 3, .recomputed_tokens = 70, .dispatch = {}};
+  const GenerationStats stats{.reward_seconds = 0,
+                              .preemptions = 3,
+                              .recomputed_tokens = 70,
+                              .dispatch = {.chunks = 12,
+                                           .migrations = 5,
+                                           .migrated_bytes = 4096,
+                                           .recomputed_tokens = 9,
+                                           .seconds = 2.0,
+                                           .tail_seconds = 0.5}};
   add_performance_metrics(record, groups_, stats, 4, 2);
   // A prompt counts once per response: 2 * 3 + 2 * 5 prompt tokens, 20 of responses.
   EXPECT_EQ(record.find("perf/total_num_tokens"), 36);
@@ -130,12 +138,31 @@ TEST_F(StepMetricsTest, PerformanceMetricsByHand) {
   EXPECT_EQ(record.find("perf/longest_sample_tokens_per_sec"), 4);
   EXPECT_EQ(record.find("perf/time_per_step"), 4);
   EXPECT_EQ(record.find("rollout/preempted"), 3);
-  EXPECT_EQ(record.find("rollout/recomputed_tokens"), 70);
+  EXPECT_EQ(record.find("rollout/recomputed_tokens"), 79);  // after preemptions and between chunks
+  EXPECT_EQ(record.find("rollout/chunks"), 12);
+  EXPECT_EQ(record.find("rollout/migrations"), 5);
+  EXPECT_EQ(record.find("rollout/migrated_bytes"), 4096);
+  EXPECT_EQ(record.find("rollout/tail_time_frac"), 0.25);
+  EXPECT_FALSE(record.find("spec/accept_len"));  // no speculation
   EXPECT_GT(record.find("perf/max_memory_gb"), 0);
   for (const StepRecord::Entry& entry : record.entries())
     EXPECT_EQ(entry.nature,
               entry.name == "perf/total_num_tokens" ? Nature::kDeterministic : Nature::kMeasured)
         << entry.name;
+}
+
+TEST_F(StepMetricsTest, DraftMetricsByHand) {
+  StepRecord record;
+  const GenerationStats stats{
+      .drafted_tokens = 16,
+      .accepted_tokens = 4,
+      .drafting = {.sequence_steps = 16, .wanted_tokens = 24, .queries = 10, .hits = 8},
+      .dispatch = {}};
+  add_performance_metrics(record, groups_, stats, 4, 2);
+  EXPECT_EQ(record.find("spec/accept_len"), 1.25);  // 20 tokens in 16 steps of a sequence
+  EXPECT_EQ(record.find("spec/accept_rate"), 0.25);
+  EXPECT_EQ(record.find("spec/draft_hit"), 0.8);
+  EXPECT_EQ(record.find("spec/gamma"), 1.5);
 }
 
 TEST_F(StepMetricsTest, PeakMemoryIsInBytesAndNeverFalls) {
