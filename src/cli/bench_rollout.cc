@@ -1,24 +1,34 @@
 #include "cli/bench_rollout.h"
 
 #include <algorithm>
-#include <atomic>
-#include <map>
+#include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/text_distance.h"
 #include "cli/interrupt.h"
 #include "metrics/console.h"
 #include "rl/generation.h"
 #include "rl/prompts.h"
+#include "rl/timeline_files.h"
+#include "sim/trace.h"
+#include "timeline/page.h"
 
 namespace rondo::cli {
 namespace {
 
+// A tail shorter than this is a few engine steps: its change says nothing.
+constexpr double kLeastTailSeconds = 0.05;
+
 struct Variant {
   std::string name;
+  std::string label;  // in the table
   rollout::Policy policy = rollout::Policy::kSeer;
   bool spec = false;
 };
@@ -32,6 +42,7 @@ struct Outcome {
   rollout::Dispatcher::Stats dispatch;
   std::uint64_t digest = 0;  // of all tokens
   std::vector<std::int32_t> lengths;
+  timeline::Timeline timeline;  // empty where it is not wanted
 
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
   // `partial` leaves some out.
@@ -44,7 +55,7 @@ struct Outcome {
 
 Result<Variant> parse_variant(const std::string& name) {
   constexpr std::string_view kSpec = "+spec";
-  Variant variant{.name = name};
+  Variant variant{.name = name, .label = name};
   variant.spec = name.ends_with(kSpec);
   const std::string policy = variant.spec ? name.substr(0, name.size() - kSpec.size()) : name;
   std::vector<std::string> names;
@@ -59,6 +70,66 @@ Result<Variant> parse_variant(const std::string& name) {
               nearest_name(policy, names));
 }
 
+// What each part of rondo adds: chunks, then the order by what a group's samples tell, then what earlier
+// steps tell, then speculation.
+Result<std::vector<Variant>> ablation_variants() {
+  constexpr std::array kSteps = {std::pair{"group_round_robin", "base"}, std::pair{"fifo", "+ divided"},
+                                 std::pair{"seer", "+ context"}, std::pair{"seer_plus", "+ learned lengths"},
+                                 std::pair{"seer_plus+spec", "+ speculation"}};
+  std::vector<Variant> variants;
+  for (const auto& [name, label] : kSteps) {
+    RONDO_ASSIGN(Variant variant, parse_variant(name));
+    variant.label = fmt::format("{} ({})", label, name);
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+Result<std::vector<Variant>> variants_of(const BenchArgs& args) {
+  if (args.ablation) return ablation_variants();
+  std::vector<Variant> variants;
+  bool lengths_known = !args.lengths.empty();
+  for (const std::string& name : args.policies) {
+    RONDO_ASSIGN(Variant variant, parse_variant(name));
+    if (rollout::rules_of(variant.policy).needs_true_lengths && !lengths_known)
+      return fail(
+          Code::kInvalidArgument,
+          "--policies: {} needs the lengths of the responses beforehand; name a policy before it that "
+          "generates them (--policies seer_plus,{}), or give them with --lengths FILE",
+          name, name);
+    lengths_known = lengths_known || variant.policy != rollout::Policy::kPartial;
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+// Of the first prompts and samples of the file, in order; none without a file.
+Result<std::vector<std::int32_t>> replayed_lengths(const rl::Config& config, const std::string& path) {
+  if (path.empty()) return std::vector<std::int32_t>{};
+  RONDO_ASSIGN_CTX(const std::string text, read_file(path), "--lengths");
+  RONDO_ASSIGN_CTX(const sim::Trace trace, sim::parse_trace({}, text, path), "--lengths");
+  const auto prompts = static_cast<std::size_t>(config.data.train_batch_size);
+  const auto samples = static_cast<std::size_t>(config.rollout.sampling.n);
+  if (trace.groups.size() < prompts)
+    return fail(Code::kInvalidArgument, "--lengths: {} has {} prompts, data.train_batch_size asks for {}",
+                path, trace.groups.size(), prompts);
+  std::vector<std::int32_t> lengths;
+  for (const rollout::GroupSpec& group : std::span(trace.groups).first(prompts)) {
+    if (group.samples.size() < samples)
+      return fail(Code::kInvalidArgument,
+                  "--lengths: {} has {} samples of each prompt, rollout.n asks for {}", path,
+                  group.samples.size(), samples);
+    for (const rollout::SampleSpec& sample : std::span(group.samples).first(samples))
+      lengths.push_back(sample.true_tokens);
+  }
+  const std::int32_t longest = std::ranges::max(lengths);
+  if (longest > config.data.max_response_length)
+    return fail(Code::kInvalidArgument,
+                "--lengths: a response of {} tokens exceeds data.max_response_length = {}; set it to {}",
+                longest, config.data.max_response_length, longest);
+  return lengths;
+}
+
 // As many prompts as a step has, the first of the data.
 Result<std::vector<const rl::Prompt*>> first_prompts(const rl::Session& session, const rl::PromptSet& set) {
   const auto wanted = static_cast<std::size_t>(session.config.data.train_batch_size);
@@ -70,27 +141,48 @@ Result<std::vector<const rl::Prompt*>> first_prompts(const rl::Session& session,
   return prompts;
 }
 
-Result<Outcome> run_once(rl::Session& session, const Variant& variant,
-                         std::span<const rl::Prompt* const> prompts, std::span<const std::int32_t> lengths) {
+// What all variants run on.
+struct Bench {
+  rl::Session& session;
+  const BenchArgs& args;
+  std::vector<const rl::Prompt*> prompts;
+  std::vector<std::int32_t> exact_lengths;  // empty: natural ones
+};
+
+Result<void> make_pool(const Bench& bench, const Variant& variant) {
+  rl::Session& session = bench.session;
   session.inference.reset();
   rl::Config config = session.config;
   config.rollout.schedule.policy = variant.policy;
   config.rollout.spec.enabled = variant.spec;
+  if (!bench.args.trace.empty()) config.rollout.input_log = bench.args.trace + "/" + variant.name + ".inputs";
   RONDO_ASSIGN(session.inference,
                rl::InferencePool::create(config, *session.model, *session.tokenizer, session.context));
+  return {};
+}
+
+// `true_lengths` are what the oracles know.
+Result<Outcome> run_once(const Bench& bench, const Variant& variant,
+                         std::span<const std::int32_t> true_lengths) {
+  rl::Session& session = bench.session;
+  RONDO_TRY(make_pool(bench, variant));
   rl::GenerationStats stats;
   const bool partial = variant.policy == rollout::Policy::kPartial;
-  const auto wanted = static_cast<double>(prompts.size()) / config.rollout.schedule.over_issue;
-  RONDO_ASSIGN(const auto groups,
-               rl::generate(session,
-                            {.prompts = prompts,
-                             .sampling = &config.rollout.sampling,
-                             .purpose = RngPurpose::kRollout,
-                             .step = 1,
-                             .true_lengths = lengths,
-                             .goal_groups =
-                                 partial ? std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted)) : 0},
-                            {}, catch_interrupts(), stats));
+  const auto wanted = static_cast<double>(bench.prompts.size()) / session.config.rollout.schedule.over_issue;
+  const SteadyClock clock;
+  timeline::Recorder recorder(variant.label, clock.now_ns());
+  RONDO_ASSIGN(
+      const auto groups,
+      rl::generate(session,
+                   {.prompts = bench.prompts,
+                    .sampling = &session.config.rollout.sampling,
+                    .purpose = RngPurpose::kRollout,
+                    .step = 1,
+                    .true_lengths = true_lengths,
+                    .exact_lengths = bench.exact_lengths,
+                    .goal_groups = partial ? std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted)) : 0,
+                    .timeline = bench.args.trace.empty() ? nullptr : &recorder},
+                   {}, catch_interrupts(), stats));
   Outcome outcome;
   std::vector<Token> all;
   for (const rl::ScoredGroup& group : groups) {
@@ -102,6 +194,7 @@ Result<Outcome> run_once(rl::Session& session, const Variant& variant,
   }
   outcome.tokens = std::ssize(all);
   outcome.digest = checksum(std::as_bytes(std::span(all)));
+  outcome.timeline = recorder.finish(clock.now_ns());
   outcome.dispatch = stats.dispatch;
   outcome.engine = session.inference->engine_stats();
   outcome.seconds = stats.dispatch.seconds;
@@ -137,53 +230,70 @@ const Outcome& median_of(std::vector<Outcome>& outcomes) {
   return outcomes[outcomes.size() / 2];
 }
 
+std::string tail_change(const Outcome& outcome, const Outcome& base) {
+  if (base.tail_seconds < kLeastTailSeconds) return "-";
+  return fmt::format("{:+.0f} %", 100.0 * (outcome.tail_seconds / base.tail_seconds - 1.0));
+}
+
 std::string as_table(const std::vector<Variant>& variants, std::vector<std::vector<Outcome>>& outcomes) {
   metrics::ConsoleTable table({"variant", "seconds", "tokens/s", "speed-up", "tail s", "tail change",
                                "preempted", "migrations", "accept len"});
-  const Outcome base = median_of(outcomes.front());
+  const Outcome& base = median_of(outcomes.front());
   for (std::size_t v = 0; v < variants.size(); ++v) {
-    const Outcome& o = median_of(outcomes[v]);
-    table.add_row({variants[v].name, fmt::format("{:.1f}", o.seconds),
-                   fmt::format("{:.0f}", o.tokens_per_second()),
-                   fmt::format("{:.2f}", o.tokens_per_second() / base.tokens_per_second()),
-                   fmt::format("{:.1f}", o.tail_seconds),
-                   fmt::format("{:+.0f} %", 100.0 * (o.tail_seconds / base.tail_seconds - 1.0)),
-                   fmt::format("{}", o.engine.preemptions), fmt::format("{}", o.dispatch.migrations),
-                   fmt::format("{:.2f}", o.accept_length())});
+    const Outcome& o = v == 0 ? base : median_of(outcomes[v]);
+    table.add_row(
+        {variants[v].label, metrics::format_number(o.seconds), fmt::format("{:.0f}", o.tokens_per_second()),
+         fmt::format("{:.2f}", o.tokens_per_second() / base.tokens_per_second()),
+         fmt::format("{:.1f}", o.tail_seconds), tail_change(o, base), fmt::format("{}", o.engine.preemptions),
+         fmt::format("{}", o.dispatch.migrations), fmt::format("{:.2f}", o.accept_length())});
   }
   return table.to_string();
 }
 
+// A page and a trace for each variant, and a page of all of them.
+Result<void> write_traces(const std::string& folder, const std::vector<Variant>& variants,
+                          std::span<const timeline::Timeline> timelines) {
+  for (std::size_t v = 0; v < variants.size(); ++v)
+    RONDO_TRY(rl::write_timeline(folder, variants[v].name, timelines[v]));
+  return timeline::write_page(std::filesystem::path(folder) / "comparison.html", "rondo bench rollout",
+                              timelines);
+}
+
 }  // namespace
 
-Result<void> bench_rollout(rl::Session& session, const std::vector<std::string>& names, int repeats,
-                           Terminal& terminal) {
-  std::vector<Variant> variants;
-  for (const std::string& name : names) {
-    RONDO_ASSIGN(Variant variant, parse_variant(name));
-    variants.push_back(std::move(variant));
-  }
+Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, Terminal& terminal) {
+  RONDO_ASSIGN(const std::vector<Variant> variants, variants_of(args));
   const rl::DataSection& data = session.config.data;
   RONDO_ASSIGN_CTX(const rl::PromptSet set,
                    rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
-  RONDO_ASSIGN(const auto prompts, first_prompts(session, set));
+  Bench bench{.session = session, .args = args, .prompts = {}, .exact_lengths = {}};
+  RONDO_ASSIGN(bench.prompts, first_prompts(session, set));
+  RONDO_ASSIGN(bench.exact_lengths, replayed_lengths(session.config, args.lengths));
+  std::vector<std::int32_t> true_lengths = bench.exact_lengths;
   std::vector<std::vector<Outcome>> outcomes(variants.size());
-  std::optional<Outcome> first;
-  for (int round = 0; round < repeats; ++round) {
+  std::vector<timeline::Timeline> timelines(variants.size());
+  std::optional<std::uint64_t> digest;
+  for (int round = 0; round < args.repeats; ++round) {
     for (std::size_t v = 0; v < variants.size(); ++v) {
-      const std::vector<std::int32_t> lengths = first ? first->lengths : std::vector<std::int32_t>{};
-      RONDO_ASSIGN(Outcome outcome, run_once(session, variants[v], prompts, lengths));
+      RONDO_ASSIGN(Outcome outcome, run_once(bench, variants[v], true_lengths));
       terminal.print(as_json(session, variants[v], outcome));
-      if (!first) first = outcome;
-      if (variants[v].policy != rollout::Policy::kPartial && outcome.digest != first->digest)
-        return fail(Code::kInternal, "{} gave other tokens than {}: this is a bug in rondo", variants[v].name,
-                    variants.front().name);
+      timelines[v] = std::move(outcome.timeline);
+      if (variants[v].policy != rollout::Policy::kPartial) {
+        if (digest.value_or(outcome.digest) != outcome.digest)
+          return fail(Code::kInternal, "{} gave other tokens than a policy before it: this is a bug in rondo",
+                      variants[v].name);
+        digest = outcome.digest;
+        true_lengths = outcome.lengths;
+      }
       outcomes[v].push_back(std::move(outcome));
     }
   }
   terminal.print(as_table(variants, outcomes));
+  if (args.trace.empty()) return {};
+  RONDO_TRY(write_traces(args.trace, variants, timelines));
+  terminal.print(fmt::format("timelines: {}/comparison.html\n", args.trace));
   return {};
 }
 

@@ -305,7 +305,7 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
   }
   RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
-  if (args.what == "rollout") return bench_rollout(*session, args.policies, args.repeats, terminal);
+  if (args.what == "rollout") return bench_rollout(*session, args, terminal);
   if (args.what == "spec")
     return bench_spec(
         *session, {.batches = args.batch, .new_tokens = args.new_tokens, .repeats = args.repeats}, terminal);

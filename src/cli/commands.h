@@ -62,6 +62,10 @@ struct BenchArgs {
   int repeats = 3;
   std::vector<std::string> policies = {"group_round_robin", "seer", "seer_plus",
                                        "seer_plus+spec"};  // of rollout
+  bool ablation = false;                                   // of rollout: these policies, step by step
+  std::string
+      lengths;  // of rollout: what `simulate` takes as a trace, to run to its lengths; empty: natural ones
+  std::string trace;  // of rollout: folder for timelines and input logs; empty: none
 };
 int bench(const BenchArgs& args);
 

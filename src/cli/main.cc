@@ -144,11 +144,23 @@ int run(int argc, char** argv) {
       ->add_option("--repeats", bench.repeats, "Measurements of each, of which the median counts; or steps")
       ->check(at_least_one());
 
+  CLI::Option* policies =
+      bench_command
+          ->add_option("--policies", bench.policies,
+                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
+          ->delimiter(',')
+          ->allow_extra_args(false);
   bench_command
-      ->add_option("--policies", bench.policies,
-                   "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+      ->add_flag("--ablation", bench.ablation,
+                 "rollout: instead of --policies, the undivided base and what each part of rondo adds to it")
+      ->excludes(policies);
+  bench_command->add_option(
+      "--lengths", bench.lengths,
+      "rollout: jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
+      "responses run to exactly these lengths");
+  bench_command->add_option("--trace", bench.trace,
+                            "rollout: folder for what ran when, per policy and side by side "
+                            "(comparison.html), and for the scheduler's inputs");
 
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
   try {

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import tiny_run
 from tiny_run import BINARIES, TIMEOUT_S, TinyRunTest, outcome, rondo
@@ -32,6 +34,57 @@ class RolloutTest(TinyRunTest):
         self.assertGreaterEqual(rows[5]["responses"], rows[0]["responses"] // 2)
         for policy in policies:
             self.assertRegex(result.stdout, rf"(?m)^{policy.replace('+', '.')} ")
+
+    def bench(self, name, *args, overrides=()):
+        arguments = self.arguments(self.scratch / name, *LONG, "rollout.instances=2", *overrides)
+        return self.run_rondo("bench", "rollout", *arguments, "--repeats", 1, *args)
+
+    def test_ablation_draws_each_step_and_all_together(self):
+        folder = self.scratch / "traces"
+        result = self.bench("ablation", "--ablation", "--trace", folder)
+        self.assert_ok(result)
+        names = ["group_round_robin", "fifo", "seer", "seer_plus", "seer_plus+spec"]
+        rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+        self.assertEqual([row["variant"] for row in rows], names)
+        for label, name in zip(("base", "+ divided", "+ context", "+ learned lengths", "+ speculation"), names):
+            self.assertIn(f"\n{label} ({name}) ", result.stdout)
+        files = {path.name for path in folder.iterdir()}
+        self.assertEqual(files, {f"{name}.{kind}" for name in names for kind in ("html", "json", "inputs")}
+                         | {"comparison.html"})
+        for name, row in zip(names, rows):
+            trace = json.loads((folder / f"{name}.json").read_text())
+            chunks = [event for event in trace if event["ph"] == "X"]
+            self.assertEqual(len(chunks), row["chunks"])
+            self.assertEqual(sum(event["args"]["finished"] for event in chunks), row["responses"])
+            self.assertEqual(sum(event["ph"] == "s" for event in trace), row["migrations"])
+            inputs = (folder / f"{name}.inputs").read_text().splitlines()
+            self.assertEqual(sum(line.split()[1] == "assign" for line in inputs), row["chunks"])
+        comparison = (folder / "comparison.html").read_text()
+        for name in names:
+            self.assertIn(f"({name})", comparison)
+
+    def test_lengths_are_replayed(self):
+        lengths = {(prompt, sample): 3 + 11 * prompt + 20 * sample for prompt in range(2) for sample in range(4)}
+        path = self.scratch / "lengths.jsonl"
+        path.write_text("".join(json.dumps({"prompt_id": p, "sample": s, "length": n}) + "\n"
+                                for (p, s), n in lengths.items()))
+        result = self.bench("lengths", "--lengths", path, "--policies", "oracle_lfs,seer")
+        self.assert_ok(result)
+        rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+        self.assertEqual([row["tokens"] for row in rows], 2 * [sum(lengths.values())])
+        for overrides, message in ((["data.train_batch_size=3"], "has 2 prompts"),
+                                   (["rollout.n=5"], "has 4 samples of each prompt"),
+                                   (["data.max_response_length=73"], "set it to 74")):
+            with self.subTest(overrides=overrides):
+                result = self.bench("lengths", "--lengths", path, overrides=overrides)
+                self.assertEqual(result.returncode, 2, result.stdout)
+                self.assertIn(message, result.stderr)
+
+    def test_oracle_alone_says_what_it_needs(self):
+        result = self.bench("oracle", "--policies", "oracle_lfs")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--policies seer_plus,oracle_lfs", result.stderr)
+        self.assertIn("--lengths", result.stderr)
 
     def test_profile_is_kept_and_read(self):
         args = self.arguments(self.scratch / "profile", "rollout.spec.enabled=true")
@@ -110,6 +163,25 @@ class RolloutTest(TinyRunTest):
         single = self.run_rondo("generate", *args, "rollout.n=1", "--raw", "--prompt", "ab")
         self.assert_ok(single)
         self.assertNotIn("--- prompt", single.stdout)
+
+    def test_every_metric_is_documented(self):
+        text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+        documented = {name: re.compile(re.escape(name).replace("SOURCE", "[^/]+").replace("NAME", "[^/]+")
+                                       .replace("@N", r"@\d+"))
+                      for line in text.splitlines() if line.startswith("| `") for name in re.findall("`([^`]+)`", line.split("|")[1])}
+        run_dir = self.scratch / "metrics"
+        self.assert_ok(self.run_rondo("train", *self.arguments(run_dir, *LONG, "rollout.instances=2", "actor.kl_loss_coef=0.1",
+                                                              "rollout.spec.enabled=true", "rollout.spec.hysteresis=0")))
+        rows = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        names = {re.sub("/(max|min)$", "/mean", name) for row in rows for name in row} - {"step", "measured"}
+        for name in sorted(names):
+            with self.subTest(metric=name):
+                self.assertTrue(any(pattern.fullmatch(name) for pattern in documented.values()))
+        for name, pattern in documented.items():
+            with self.subTest(documented=name):
+                self.assertTrue(name.startswith("reward_extra/") or any(pattern.fullmatch(known) for known in names))
+        self.assertGreaterEqual(rows[1]["spec/accept_len"], 1)
+        self.assertGreater(rows[1]["rollout/chunks"], 8)
 
     def test_schedules_change_no_bit_of_a_run(self):
         plain = self.scratch / "plain"
