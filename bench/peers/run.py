@@ -43,6 +43,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("section", choices=["decode", "prefill", "train", "tokenize", "growth", "all"])
     parser.add_argument("--quick", action="store_true", help="one round of small cases: does everything run?")
+    parser.add_argument("--no-random-model", action="store_true", help="decode, prefill: on the given model only")
     parser.add_argument("--rounds", type=int, help="pairs of each case (3; with --quick 1)")
     parser.add_argument("--peers", help="comma-separated, e.g. llama_cpp:fp16,trl:fp32 (all)")
     parser.add_argument("--model", type=Path, required=True, help="model folder")
@@ -207,7 +208,9 @@ def random_model(session):
 
 def run_inference(session, section):
     results = Results(session.about)
-    models = [session.args.model] if session.args.quick else [session.args.model, random_model(session)]
+    models = [session.args.model]
+    if not session.args.quick and not session.args.no_random_model:
+        models.append(random_model(session))
     for model in models:
         measure_inference(session, results, section, model)
     session.finish(section, results)
