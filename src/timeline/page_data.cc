@@ -55,6 +55,7 @@ std::vector<GroupShare> groups_by_end(std::span<const Chunk> chunks) {
     share = {chunk.group, std::max(share.end_ns, chunk.end_ns), share.chunks + 1};
   }
   std::vector<GroupShare> sorted;
+  sorted.reserve(shares.size());
   for (const auto& [group, share] : shares) sorted.push_back(share);
   std::ranges::sort(sorted, [](const GroupShare& a, const GroupShare& b) {
     return a.end_ns != b.end_ns ? a.end_ns > b.end_ns : a.group < b.group;
