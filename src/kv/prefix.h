@@ -29,7 +29,7 @@ struct SharedPrefix final {
 /// Keeps the prompt blocks of groups none of whose samples holds them any more, for samples to come.
 ///
 /// Does not decide what to keep or to drop, and knows neither tokens nor positions: a key is a group, whose
-/// prompt is fixed. Must be cleared when the weights change. One owner thread.
+/// prompt is fixed. Its entries must be taken when the weights change. One owner thread.
 class PrefixCache final {
  public:
   struct Entry {
