@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "kernels/machine_limits.h"
 #include "kernels/ops.h"
 
@@ -53,6 +54,34 @@ void bench_matmul(benchmark::State& state, Context ctx, DType dtype, Limits limi
          limits);
 }
 
+// All matrices of SmolLM2-135M in turn, in one piece of memory, as a decode step or a prefill reads them.
+// Argument: rows.
+void bench_model_matmuls(benchmark::State& state, Context ctx, DType dtype, Limits limits) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> shapes;  // outs, cols
+  for (int layer = 0; layer < 30; ++layer)
+    shapes.insert(shapes.end(), {{960, 576}, {576, 576}, {3072, 576}, {576, 1536}});
+  shapes.emplace_back(49152, 576);
+  std::size_t bytes = 0;
+  std::int64_t elements = 0;
+  for (const auto& [outs, cols] : shapes) {
+    bytes += PackedMatrix::storage_bytes(dtype, outs, cols);
+    elements += outs * cols;
+  }
+  AlignedBuffer<std::byte> storage(bytes);
+  std::vector<PackedMatrix> matrices;
+  std::byte* next = storage.data();
+  for (const auto& [outs, cols] : shapes) {
+    matrices.emplace_back(dtype, outs, cols, next);
+    next += matrices.back().bytes();
+  }
+  const std::int64_t rows = state.range(0);
+  const std::vector<float> x(static_cast<std::size_t>(rows * 1536), 0.5F);
+  std::vector<float> y(static_cast<std::size_t>(rows * 49152));
+  for (auto _ : state)
+    for (const PackedMatrix& w : matrices) matmul(ctx, w, x.data(), w.cols(), rows, y.data(), w.rows());
+  report(state, 2.0 * static_cast<double>(rows * elements), static_cast<double>(bytes), limits);
+}
+
 // Arguments: m, r, c.
 void bench_weight_grad(benchmark::State& state, Context ctx, Limits limits) {
   const std::int64_t m = state.range(0), r = state.range(1), c = state.range(2);
@@ -95,6 +124,10 @@ void register_target(const OpTable& table, ThreadPool& pool) {
       for (const auto& [outs, cols] : {std::pair(576, 576), {3072, 576}, {576, 1536}, {49152, 576}})
         matmul->Args({rows, outs, cols});
     matmul->ArgNames({"rows", "outs", "cols"})->UseRealTime();
+    auto* model = benchmark::RegisterBenchmark(("model_matmuls/" + name).c_str(), bench_model_matmuls, ctx,
+                                               dtype, limits);
+    for (const int rows : {1, 4, 8, 16, 32, 64, 512}) model->Arg(rows);
+    model->ArgName("rows")->UseRealTime()->Unit(benchmark::kMillisecond);
     benchmark::RegisterBenchmark(("transpose/" + name).c_str(), bench_transpose, ctx, dtype, limits)
         ->Args({3072, 576})
         ->Args({49152, 576})

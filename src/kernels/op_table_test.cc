@@ -13,8 +13,8 @@ PackedMatrix random_matrix(TestRandom& random, DType dtype, std::int64_t rows, s
   return matrix;
 }
 
-// `chains` contiguous chains over [0, cols) in stretches of at most `step`, the first chain's visited out of
-// order.
+// `chains` contiguous chains over [0, cols) in stretches of at most 40, the first chain's visited out of
+// order, and some empty ones, at the end too.
 std::vector<KSegment> random_segments(TestRandom& random, std::int32_t cols, std::int32_t chains) {
   std::vector<KSegment> segments;
   for (std::int32_t c = 0; c < chains; ++c) {
@@ -26,6 +26,8 @@ std::vector<KSegment> random_segments(TestRandom& random, std::int32_t cols, std
     }
   }
   if (segments.size() > 2) std::swap(segments[0], segments[segments.size() / 2]);
+  if (random.integer(0, 1) == 0) segments.insert(segments.begin(), {0, 0, 0});
+  if (random.integer(0, 1) == 0) segments.push_back({cols, cols, chains - 1});
   return segments;
 }
 

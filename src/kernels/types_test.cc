@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/float16.h"
 #include "kernels/op_table_test.h"
 
@@ -61,6 +62,26 @@ TEST(TypesTest, PanelsHoldSixteenRowsSideBySideAndPadWithZero) {
   EXPECT_EQ(data[2 * 16], 33.0F);       // (16, 0)
   EXPECT_EQ(data[2 * 16 + 1], 0.0F);    // padding
   EXPECT_EQ(data[2 * 16 + 16], 34.0F);  // (16, 1)
+}
+
+TEST(TypesTest, MatricesInOneStorageKeepToTheirOwnBytes) {
+  for (const DType dtype : kAllDTypes) {
+    const std::size_t bytes = PackedMatrix::storage_bytes(dtype, 17, 4);
+    EXPECT_EQ(bytes, PackedMatrix(dtype, 17, 4).bytes());
+    AlignedBuffer<std::byte> storage(2 * bytes);
+    PackedMatrix first(dtype, 17, 4, storage.data());
+    PackedMatrix second(dtype, 17, 4, storage.data() + bytes);
+    const std::vector<float> ones(17 * 4, 1.0F);
+    const std::vector<float> twos(17 * 4, 2.0F);
+    ASSERT_TRUE(second.pack_rows(0, 17, twos.data()));
+    ASSERT_TRUE(first.pack_rows(0, 17, ones.data()));
+    std::vector<float> read(17 * 4);
+    const PackedMatrix again(dtype, 17, 4, storage.data() + bytes);  // as the storage holds it
+    again.unpack_rows(0, 17, read.data());
+    expect_same_bits(read, twos);
+    first.unpack_rows(0, 17, read.data());
+    expect_same_bits(read, ones);
+  }
 }
 
 TEST(TypesTest, PackingTellsOfValuesBeyondTheType) {
