@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace rondo {
 namespace {
@@ -28,9 +29,10 @@ TEST(AlignedBufferTest, EmptyHasNoMemory) {
 }
 
 TEST(AlignedBufferTest, HugePagesMayBeAskedForAnyRange) {
-  alignas(64) std::uint8_t small[128] = {7};
-  prefer_huge_pages(small, sizeof(small));
-  EXPECT_EQ(small[0], 7);
+  std::vector<std::uint8_t> bytes(std::size_t{7} << 20, 7);
+  prefer_huge_pages(bytes.data(), 100);                     // no whole huge page
+  prefer_huge_pages(bytes.data() + 33, bytes.size() - 77);  // two or three, and parts of others
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 7), std::ssize(bytes));
 }
 
 }  // namespace

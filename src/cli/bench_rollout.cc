@@ -39,6 +39,7 @@ struct Outcome {
   double tail_seconds = 0;
   std::int64_t tokens = 0;
   batch::Planner::Stats engine;
+  engine::Drafting::Stats drafting;
   rollout::Dispatcher::Stats dispatch;
   std::uint64_t digest = 0;  // of all tokens
   std::vector<std::int32_t> lengths;
@@ -49,7 +50,8 @@ struct Outcome {
   std::int64_t num_responses() const { return std::ssize(lengths) - std::ranges::count(lengths, 0); }
   // Tokens per sequence and step.
   double accept_length() const {
-    return static_cast<double>(tokens) / static_cast<double>(tokens - engine.accepted_tokens);
+    if (drafting.sequence_steps == 0) return 1.0;
+    return 1.0 + static_cast<double>(engine.accepted_tokens) / static_cast<double>(drafting.sequence_steps);
   }
 };
 
@@ -197,6 +199,7 @@ Result<Outcome> run_once(const Bench& bench, const Variant& variant,
   outcome.timeline = recorder.finish(clock.now_ns());
   outcome.dispatch = stats.dispatch;
   outcome.engine = session.inference->engine_stats();
+  outcome.drafting = session.inference->draft_stats();
   outcome.seconds = stats.dispatch.seconds;
   outcome.tail_seconds = stats.dispatch.tail_seconds;
   return outcome;

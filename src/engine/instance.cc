@@ -58,6 +58,11 @@ void Instance::abandon() {
   abandoned_ = true;
 }
 
+bool Instance::is_abandoned() const {
+  const std::lock_guard lock(publish_mutex_);
+  return abandoned_;
+}
+
 batch::Planner::Stats Instance::stats() const {
   const std::lock_guard lock(publish_mutex_);
   return published_stats_;
@@ -114,6 +119,7 @@ bool Instance::take_commands() {
 }
 
 Result<void> Instance::work() {
+  if (is_abandoned()) return fail(Code::kCancelled, "abandoned");
   for (Command& command : commands_) carry_out(command);
   commands_.clear();
   start_arrived();

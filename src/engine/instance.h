@@ -72,6 +72,7 @@ class Instance final : public rollout::EngineClient {
   Instance(const rollout::InstanceSpec& spec, std::unique_ptr<Engine> engine, Deps deps);
   void send(Command command);
   void loop();
+  bool is_abandoned() const;
   bool take_commands();
   Result<void> work();
   void carry_out(Command& command);

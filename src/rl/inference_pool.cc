@@ -42,6 +42,16 @@ Result<void> check_disk_space(const Config& config, const std::filesystem::path&
               config::to_string({static_cast<std::int64_t>(space.available)}));
 }
 
+// Null if nothing may go to disk.
+Result<std::unique_ptr<rollout::KvFiles>> make_kv_files(const Config& config) {
+  if (config.rollout.disk_kv_memory.bytes == 0) return nullptr;
+  std::filesystem::path folder = config.rollout.disk_kv_folder;
+  if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
+  RONDO_ASSIGN(auto files, rollout::KvFiles::create(folder));
+  RONDO_TRY(check_disk_space(config, files->folder()));
+  return files;
+}
+
 }  // namespace
 
 engine::Drafting::Config drafting_config(const SpecSection& spec) {
@@ -60,8 +70,11 @@ Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& confi
   if (config.rollout.history.enabled) {
     pool->history_ = std::make_unique<rollout::ResponseHistory>(config.rollout.history);
   }
+  // What may be refused at once comes before what takes long.
+  RONDO_TRY(check_host_memory(config));
+  RONDO_ASSIGN(std::unique_ptr<rollout::KvFiles> files, make_kv_files(config));
   RONDO_TRY(pool->make_instances(config, model, tokenizer, context, interrupted));
-  RONDO_TRY(pool->make_dispatcher(config));
+  RONDO_TRY(pool->make_dispatcher(config, std::move(files)));
   return pool;
 }
 
@@ -113,20 +126,12 @@ void InferencePool::new_policy_version() {
   if (history_ != nullptr) history_->new_policy_version();
 }
 
-Result<void> InferencePool::make_dispatcher(const Config& config) {
-  RONDO_TRY(check_host_memory(config));
+Result<void> InferencePool::make_dispatcher(const Config& config, std::unique_ptr<rollout::KvFiles> files) {
   const RolloutSection& rollout = config.rollout;
   const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
   limits_ = {.host_blocks = rollout.host_kv_memory.bytes / block,
              .disk_blocks = rollout.disk_kv_memory.bytes / block};
   RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(rollout.schedule, limits_));
-  std::unique_ptr<rollout::KvFiles> files;
-  if (rollout.disk_kv_memory.bytes > 0) {
-    std::filesystem::path folder = rollout.disk_kv_folder;
-    if (folder.empty()) folder = std::filesystem::path(config.trainer.run_dir) / "kv";
-    RONDO_ASSIGN(files, rollout::KvFiles::create(folder));
-    RONDO_TRY(check_disk_space(config, files->folder()));
-  }
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},
                                  .events = &events_,

@@ -16,8 +16,9 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 16;
 Result<std::unique_ptr<InputLogFile>> InputLogFile::create(const std::filesystem::path& path) {
   std::error_code ignored;  // the file cannot be made either then, which says why
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), ignored);
+  RONDO_ASSIGN_CTX(FileLock lock, FileLock::take(path), "rollout.input_log");
   RONDO_ASSIGN_CTX(FileWriter file, FileWriter::create(path), "rollout.input_log");
-  return std::unique_ptr<InputLogFile>(new InputLogFile(std::move(file)));
+  return std::unique_ptr<InputLogFile>(new InputLogFile(std::move(lock), std::move(file)));
 }
 
 void InputLogFile::add(const rollout::TimedInput& input) {

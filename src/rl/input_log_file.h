@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/status.h"
 #include "rollout/input_log.h"
 
@@ -17,7 +18,8 @@ namespace rondo::rl {
 /// one cut short, which parse_input_log() reads. One owner thread.
 class InputLogFile final {
  public:
-  /// Creates or empties the file, and its folder where it does not exist.
+  /// Creates or empties the file, and its folder where it does not exist. kResourceExhausted, and the file as
+  /// it was, if another process records to it.
   static Result<std::unique_ptr<InputLogFile>> create(const std::filesystem::path& path);
   ~InputLogFile() { flush(); }
   InputLogFile(const InputLogFile&) = delete;
@@ -28,8 +30,9 @@ class InputLogFile final {
   void flush();
 
  private:
-  explicit InputLogFile(FileWriter file) : file_(std::move(file)) {}
+  InputLogFile(FileLock lock, FileWriter file) : lock_(std::move(lock)), file_(std::move(file)) {}
 
+  FileLock lock_;
   FileWriter file_;
   std::string buffer_;
   bool failed_ = false;

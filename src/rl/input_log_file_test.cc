@@ -72,5 +72,17 @@ TEST_F(InputLogFileTest, FlushedLinesAreInTheFile) {
   EXPECT_EQ(read_file(path()).value(), "3 goal 2\n");
 }
 
+// As a second process that is about to be refused would.
+TEST_F(InputLogFileTest, ALogInUseIsRefusedAndStaysAsItIs) {
+  const auto log = InputLogFile::create(path()).value();
+  log->add({.time_ns = 3, .input = rollout::GoalSet{2}});
+  log->flush();
+  const auto second = InputLogFile::create(path());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(second.error().message(), HasSubstr("rollout.input_log"));
+  EXPECT_EQ(read_file(path()).value(), "3 goal 2\n");
+}
+
 }  // namespace
 }  // namespace rondo::rl

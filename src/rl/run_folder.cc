@@ -110,22 +110,6 @@ void warn_of_changes(const fs::path& old_file, const Config& config) {
 
 }  // namespace
 
-Result<FolderLock> FolderLock::take(const fs::path& folder) {
-  const fs::path path = folder / ".lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return fail(Code::kIo, "cannot create {}", path.string());
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return FolderLock(fd);
-  ::close(fd);
-  return fail(Code::kResourceExhausted,
-              "{} is in use by another rondo process; choose another trainer.run_dir", folder.string());
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<RunFolder> RunFolder::open(const Config& config) {
   const fs::path root = config.trainer.run_dir;
   const bool used = fs::exists(root / "metrics.jsonl") || fs::exists(root / "checkpoints" / kPointer);
@@ -135,7 +119,8 @@ Result<RunFolder> RunFolder::open(const Config& config) {
                 "go on with it",
                 root.string());
   RONDO_TRY(make_folders(root));
-  RONDO_ASSIGN(FolderLock lock, FolderLock::take(root));
+  Result<FileLock> lock = FileLock::take(root / ".lock");
+  if (!lock) return fail(lock.error().code(), "{}; choose another trainer.run_dir", lock.error().message());
   RONDO_ASSIGN(std::optional<Checkpoint> checkpoint, newest_checkpoint(root / "checkpoints"));
   const std::int64_t last_step = checkpoint ? checkpoint->global_step : 0;
   RONDO_TRY(clear_unfinished(root / "checkpoints", last_step));
@@ -145,7 +130,7 @@ Result<RunFolder> RunFolder::open(const Config& config) {
   RONDO_TRY(data::remove_rollouts_from(root / "rollouts", last_step + 1));
   if (checkpoint) warn_of_changes(root / "config.toml", config);
   RONDO_TRY(replace_file(root / "config.toml", config_toml(config)));
-  return RunFolder(root, std::move(lock), std::move(log), std::move(checkpoint));
+  return RunFolder(root, std::move(*lock), std::move(log), std::move(checkpoint));
 }
 
 Result<void> RunFolder::log_step(std::int64_t step, const metrics::StepRecord& record) {

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "base/file_lock.h"
 #include "base/status.h"
 #include "metrics/metrics_log.h"
 #include "rl/config.h"
@@ -28,20 +29,6 @@ namespace rondo::rl {
 struct Checkpoint {
   std::filesystem::path folder;
   std::int64_t global_step = 0;  // the last step that is in it
-};
-
-/// The lock of a run folder, held until destruction; the operating system drops it too when the process ends.
-class FolderLock final {
- public:
-  /// kResourceExhausted if another process, or another lock of this one, holds it.
-  static Result<FolderLock> take(const std::filesystem::path& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  ~FolderLock();
-
- private:
-  explicit FolderLock(int fd) : fd_(fd) {}
-  int fd_;
 };
 
 /// The files of one run. One process at a time. One owner thread.
@@ -75,7 +62,7 @@ class RunFolder final {
   static rollout::LengthPrior load_length_prior(const Checkpoint& checkpoint);
 
  private:
-  RunFolder(std::filesystem::path root, FolderLock lock, metrics::MetricsLog log,
+  RunFolder(std::filesystem::path root, FileLock lock, metrics::MetricsLog log,
             std::optional<Checkpoint> checkpoint)
       : root_(std::move(root)),
         lock_(std::move(lock)),
@@ -83,7 +70,7 @@ class RunFolder final {
         checkpoint_(std::move(checkpoint)) {}
 
   std::filesystem::path root_;
-  FolderLock lock_;
+  FileLock lock_;
   metrics::MetricsLog log_;
   std::optional<Checkpoint> checkpoint_;
 };

@@ -65,8 +65,8 @@ double ratio(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-void add_draft_metrics(StepRecord& record, const GenerationStats& stats, std::int64_t response_tokens) {
-  record.set("spec/accept_len", ratio(response_tokens, response_tokens - stats.accepted_tokens),
+void add_draft_metrics(StepRecord& record, const GenerationStats& stats) {
+  record.set("spec/accept_len", 1.0 + ratio(stats.accepted_tokens, stats.drafting.sequence_steps),
              Nature::kMeasured);
   record.set("spec/accept_rate", ratio(stats.accepted_tokens, stats.drafted_tokens), Nature::kMeasured);
   record.set("spec/draft_hit", ratio(stats.drafting.hits, stats.drafting.queries), Nature::kMeasured);
@@ -144,7 +144,7 @@ void add_performance_metrics(StepRecord& record, std::span<const ScoredGroup> gr
   record.set("rollout/migrated_bytes", dispatch.migrated_bytes, Nature::kMeasured);
   record.set("rollout/tail_time_frac", dispatch.seconds > 0 ? dispatch.tail_seconds / dispatch.seconds : 0.0,
              Nature::kMeasured);
-  if (stats.drafting.sequence_steps > 0) add_draft_metrics(record, stats, totals.response_tokens);
+  if (stats.drafting.sequence_steps > 0) add_draft_metrics(record, stats);
 }
 
 std::int64_t peak_memory_bytes() {

@@ -156,13 +156,13 @@ TEST_F(StepMetricsTest, DraftMetricsByHand) {
   const GenerationStats stats{
       .drafted_tokens = 16,
       .accepted_tokens = 4,
-      .drafting = {.sequence_steps = 16, .wanted_tokens = 24, .queries = 10, .hits = 8},
+      .drafting = {.sequence_steps = 10, .wanted_tokens = 24, .queries = 10, .hits = 8},
       .dispatch = {}};
   add_performance_metrics(record, groups_, stats, 4, 2);
-  EXPECT_EQ(record.find("spec/accept_len"), 1.25);  // 20 tokens in 16 steps of a sequence
+  EXPECT_EQ(record.find("spec/accept_len"), 1.4);  // 4 accepted beside a token of each of 10 steps
   EXPECT_EQ(record.find("spec/accept_rate"), 0.25);
   EXPECT_EQ(record.find("spec/draft_hit"), 0.8);
-  EXPECT_EQ(record.find("spec/gamma"), 1.5);
+  EXPECT_EQ(record.find("spec/gamma"), 2.4);
 }
 
 TEST_F(StepMetricsTest, PeakMemoryIsInBytesAndNeverFalls) {

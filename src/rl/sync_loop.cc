@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fault_point.h"
+#include "base/log.h"
 #include "data/rollout_dump.h"
 #include "metrics/console.h"
 #include "rl/checklist.h"
@@ -143,7 +144,9 @@ Result<std::vector<ScoredGroup>> SyncLoop::roll_out(std::int64_t step, Generatio
   if (!drawn) return groups;
   const std::string name =
       rollout.timeline == TimelineSteps::kLast ? std::string("last") : fmt::format("step_{}", step);
-  RONDO_TRY(write_timeline(folder_->timelines(), name, recorder.finish(steady.now_ns())));
+  if (const auto written = write_timeline(folder_->timelines(), name, recorder.finish(steady.now_ns()));
+      !written)
+    log::warn("{}; the run goes on without this picture", written.error().message());
   return groups;
 }
 

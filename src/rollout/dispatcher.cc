@@ -128,7 +128,7 @@ void Dispatcher::carry_out(const Assignment& assignment) {
   const auto last = last_instance_.find(assignment.request);
   const bool migrated = last != last_instance_.end() && last->second != assignment.placement.instance;
   last_instance_[assignment.request] = assignment.placement.instance;
-  in_flight_[assignment.request] = {assignment, migrated};
+  in_flight_[assignment.request] = {assignment, migrated, order.kv};
   client(assignment.placement.instance).run_chunk(std::move(order));
 }
 
@@ -165,7 +165,6 @@ void Dispatcher::prefetch() {
       }
     }
     scheduler_.commit(config_.prefetch_responses, *prefetch);
-    ++stats_.prefetches;
   }
 }
 
@@ -183,8 +182,9 @@ std::shared_ptr<const Parcel> Dispatcher::fetch(const Assignment& assignment, co
     return prompt;
   }
   if (place.tier != KvTier::kInstance) {
-    std::shared_ptr<const Parcel> parcel = store_->take(assignment.request);
-    return placement.source == KvSource::kMove ? parcel : nullptr;
+    if (placement.source == KvSource::kMove) return store_->take(assignment.request);
+    store_->drop(assignment.request);
+    return nullptr;
   }
   if (place.instance == placement.instance) return nullptr;
   std::shared_ptr<Parcel> parcel;
@@ -237,13 +237,8 @@ void Dispatcher::record(const Flight& flight, const InstanceEvent& event, timeli
   const Assignment& assignment = flight.assignment;
   ++stats_.chunks;
   stats_.migrations += flight.migrated ? 1 : 0;
-  if (assignment.placement.source == KvSource::kMove) {
-    const auto parcel = under_way_.find(event.request);
-    const bool here = parcel != under_way_.end() && parcel->second.second->ready();
-    if (here && parcel->second.second->image() != nullptr) {
-      stats_.migrated_bytes += static_cast<std::int64_t>(parcel->second.second->image()->bytes.size());
-    }
-  }
+  if (flight.kv != nullptr && flight.kv->ready() && flight.kv->image() != nullptr)
+    stats_.migrated_bytes += static_cast<std::int64_t>(flight.kv->image()->bytes.size());
   under_way_.erase(event.request);
   if (timeline == nullptr) return;
   timeline->chunk({.request = event.request,
@@ -280,7 +275,8 @@ void Dispatcher::fail_instance(InstanceId id, const std::string& why) {
   alive_[static_cast<std::size_t>(id.value())] = false;
   client(id).abandon();
   for (auto& [request, origin] : under_way_) {
-    if (origin.first == id) origin.second->fill(nullptr);
+    if (origin.instance != id) continue;
+    if (const auto parcel = origin.parcel.lock()) parcel->fill(nullptr);
   }
   for (const RequestId request : scheduler_.instance_failed(id)) in_flight_.erase(request);
 }

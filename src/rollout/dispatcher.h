@@ -63,7 +63,6 @@ class Dispatcher final {
     std::int64_t migrations = 0;         // chunks on another instance than the one before
     std::int64_t migrated_bytes = 0;     // of KV that went with them
     std::int64_t recomputed_tokens = 0;  // computed before and placed to be computed again
-    std::int64_t prefetches = 0;         // requests whose KV was read ahead from disk
     std::int64_t failed_instances = 0;
     double seconds = 0;
     double tail_seconds = 0;  // during which only the last tenth of the requests to finish was left
@@ -93,6 +92,11 @@ class Dispatcher final {
   struct Flight {
     Assignment assignment;
     bool migrated = false;
+    std::shared_ptr<const Parcel> kv;  // what it started from, if that came from elsewhere
+  };
+  struct Origin {
+    InstanceId instance;
+    std::weak_ptr<Parcel> parcel;  // whoever needs it keeps it
   };
   struct Pulse {
     std::int64_t heartbeat = -1;
@@ -131,7 +135,7 @@ class Dispatcher final {
   std::string last_failure_;
   std::unordered_map<RequestId, Flight> in_flight_;
   std::unordered_map<RequestId, InstanceId> last_instance_;
-  std::unordered_map<RequestId, std::pair<InstanceId, std::shared_ptr<Parcel>>> under_way_;
+  std::unordered_map<RequestId, Origin> under_way_;  // what an instance is to fill
   std::vector<std::int64_t> finish_times_;
   std::vector<GroupId> groups_over_;  // of this run
   std::vector<InstanceEvent> batch_;

@@ -14,7 +14,7 @@
 
 namespace rondo::rollout {
 
-/// The KV of a parked request on its way from one place to another.
+/// The KV of a parked request, or of a prompt, on its way from one place to another.
 ///
 /// One side fills it, once: with an image, or with none if the KV is lost and must be computed again. Filling
 /// and reading may happen on different threads; the first fill counts.

@@ -1,5 +1,4 @@
 // JSON text of a StepCost and of a LengthPrior.
-#include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 
@@ -52,12 +51,7 @@ Result<LengthPrior> parse_length_prior(std::string_view text) {
   } catch (const std::exception& error) {
     return fail(Code::kDataLoss, "no length prior: {}", error.what());
   }
-  // Logs of lengths: beyond these bounds it is no prior of responses, whatever wrote it.
-  constexpr double kLargestLog = 50.0;
-  const bool is_prior = std::abs(prior.log_median) <= kLargestLog && prior.sigma >= 0.0 &&
-                        prior.sigma <= kLargestLog && prior.rho >= 0.0 && prior.rho <= kMaxRho &&
-                        prior.weight >= 0.0 && std::isfinite(prior.weight);
-  if (!is_prior) return fail(Code::kDataLoss, "no length prior: its numbers are out of range");
+  RONDO_TRY(check(prior));
   return prior;
 }
 

@@ -1,8 +1,6 @@
 #include "rollout/kv_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <system_error>
@@ -23,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kPrefix = "store_";
+constexpr std::string_view kPrefix = "rondo_kv_";
+constexpr std::string_view kNew = "new_";
+constexpr std::string_view kSuffix = ".kv";
 // Images on their way to the disk beyond which write() waits.
 constexpr std::ptrdiff_t kMaxWrites = 4;
 // How often a parcel that is not filled yet is looked at.
@@ -68,24 +69,26 @@ void remove_quietly(const fs::path& path) {
   fs::remove(path, ignored);
 }
 
-// Holds the folder's lock until the descriptor is closed; -1: someone else does, or there are no locks here.
-int lock_folder(const fs::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
+fs::path lock_of(const fs::path& folder) {
+  return folder / ".lock";
 }
 
-// The system drops a dead process's locks, on whichever machine it was; a folder whose lock is free is no
-// one's. Another process may be removing it as well.
+// Our own files alone; a folder with others stays.
+void remove_folder(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().extension() == kSuffix) remove_quietly(entry.path());
+  remove_quietly(lock_of(folder));
+  remove_quietly(folder);
+}
+
+// A folder whose lock is free is no one's. Another process may be removing it as well.
 void remove_left_behind(const fs::path& parent) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(parent, error)) {
-    if (!entry.path().filename().string().starts_with(kPrefix)) continue;
-    const int fd = lock_folder(entry.path());
-    if (fd < 0) continue;
-    fs::remove_all(entry.path(), error);
-    ::close(fd);
+    const fs::path& folder = entry.path();
+    if (!folder.filename().string().starts_with(kPrefix) || !fs::exists(lock_of(folder), error)) continue;
+    if (const auto lock = FileLock::take(lock_of(folder))) remove_folder(folder);
   }
 }
 
@@ -96,27 +99,21 @@ Result<KvFolder> KvFolder::create(const fs::path& parent) {
   std::error_code error;
   fs::create_directories(parent, error);
   if (!error) remove_left_behind(parent);
-  std::string pattern = (parent / "new_XXXXXX").string();
+  std::string pattern = (parent / fmt::format("{}{}XXXXXX", kNew, kPrefix)).string();
   if (error || ::mkdtemp(pattern.data()) == nullptr) {
     return fail(Code::kIo, "cannot make a folder in {}: {}; name another one in rollout.disk_kv_folder",
                 parent.string(), error ? error.message() : std::strerror(errno));
   }
-  const int fd = lock_folder(pattern);
-  const fs::path path = parent / fmt::format("{}{}", kPrefix, pattern.substr(pattern.size() - 6));
+  RONDO_ASSIGN_CTX(FileLock lock, FileLock::take(lock_of(pattern)), "rollout.disk_kv_folder");
+  const fs::path path = parent / fs::path(pattern).filename().string().substr(kNew.size());
   fs::rename(pattern, path, error);
-  if (!error) return KvFolder(path, fd);
-  if (fd >= 0) ::close(fd);
-  fs::remove(pattern, error);
+  if (!error) return KvFolder(path, std::move(lock));
+  remove_folder(pattern);
   return fail(Code::kIo, "cannot make {}; name another folder in rollout.disk_kv_folder", path.string());
 }
 
-KvFolder::KvFolder(KvFolder&& other) noexcept
-    : path_(std::exchange(other.path_, {})), fd_(std::exchange(other.fd_, -1)) {}
-
 KvFolder::~KvFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
-  if (fd_ >= 0) ::close(fd_);
+  if (!path_.empty()) remove_folder(path_);
 }
 
 Result<std::unique_ptr<KvFiles>> KvFiles::create(const fs::path& parent) {
@@ -139,7 +136,7 @@ KvFiles::~KvFiles() {
 }
 
 fs::path KvFiles::path_of(std::int64_t file) const {
-  return folder_.path() / fmt::format("{}.kv", file);
+  return folder_.path() / fmt::format("{}{}", file, kSuffix);
 }
 
 void KvFiles::ask(Job job) {
@@ -215,7 +212,17 @@ void KvFiles::loop() {
   }
 }
 
+// An image that cannot be had for whatever reason is lost.
 void KvFiles::carry_out(const Job& job) {
+  try {
+    carry_out_now(job);
+  } catch (const std::exception& error) {
+    lose(error.what());
+  }
+  if (job.kind == Job::Kind::kRead) job.parcel->fill(nullptr);  // if it is not yet
+}
+
+void KvFiles::carry_out_now(const Job& job) {
   switch (job.kind) {
     case Job::Kind::kWrite:
       return write_now(job);
@@ -240,7 +247,8 @@ void KvFiles::write_now(const Job& job) {
 void KvFiles::read_now(const Job& job) {
   const fs::path path = path_of(job.file);
   std::shared_ptr<const kv::Image> image;
-  if (fs::exists(path)) {
+  std::error_code error;
+  if (fs::exists(path, error)) {
     image = read_image(path);
     if (image == nullptr) lose(fmt::format("{} is damaged", path.string()));
     remove_quietly(path);

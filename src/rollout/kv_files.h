@@ -9,29 +9,32 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
+#include "base/file_lock.h"
 #include "base/status.h"
 #include "rollout/engine_client.h"
 
 namespace rondo::rollout {
 
-/// A folder of this process alone, locked while it lives, so that no one takes it for left behind.
+/// A folder rondo_kv_* of this process alone, locked while it lives, so that no one takes it for left behind.
 class KvFolder final {
  public:
-  /// Makes `parent` and a new folder in it, and removes folders there whose owners are dead. kIo if it cannot
-  /// be written.
+  /// Makes `parent` and a new folder in it, and removes what KvFolders of dead owners left there, and nothing
+  /// else. kIo if it cannot be written.
   static Result<KvFolder> create(const std::filesystem::path& parent);
-  KvFolder(KvFolder&& other) noexcept;
+  KvFolder(KvFolder&& other) noexcept
+      : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
   KvFolder& operator=(KvFolder&&) = delete;
-  /// Removes it with all that is in it.
+  /// Removes it with its files.
   ~KvFolder();
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  KvFolder(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}
+  KvFolder(std::filesystem::path path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::filesystem::path path_;
-  int fd_;
+  FileLock lock_;
 };
 
 /// Writes parcels to files and reads them back, in the background.
@@ -77,6 +80,7 @@ class KvFiles final {
   std::ptrdiff_t num_ready_writes() const;
   void loop();
   void carry_out(const Job& job);
+  void carry_out_now(const Job& job);
   void write_now(const Job& job);
   void read_now(const Job& job);
   void lose(const std::string& why);

@@ -33,9 +33,6 @@ class KvStore final {
   /// Drops everything, and returns when the disk is done with it.
   void clear();
 
-  /// Of the disk; null without one.
-  const KvFiles* files() const { return files_.get(); }
-
  private:
   struct Entry {
     std::shared_ptr<Parcel> parcel;  // null: on disk

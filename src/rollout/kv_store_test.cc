@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <tuple>
 
 #include "base/file.h"
 
@@ -63,7 +65,15 @@ class KvStoreTest : public testing::Test {
   }
   int num_files() const {
     files_->settle();
-    return static_cast<int>(std::distance(fs::directory_iterator(files_->folder()), {}));
+    return static_cast<int>(
+        std::ranges::count_if(fs::directory_iterator(files_->folder()),
+                              [](const auto& entry) { return entry.path().extension() == ".kv"; }));
+  }
+
+  fs::path the_file() const {
+    for (const auto& entry : fs::directory_iterator(files_->folder()))
+      if (entry.path().extension() == ".kv") return entry.path();
+    return {};
   }
 
   fs::path parent_;
@@ -122,7 +132,7 @@ TEST_F(KvStoreTest, LostAndDamagedFilesAreEmptyParcels) {
     store_->put(RequestId(1), parcel_of(image_of(1)));
     store_->move_to_disk(RequestId(1));
     ASSERT_EQ(num_files(), 1);
-    const fs::path file = fs::directory_iterator(files_->folder())->path();
+    const fs::path file = the_file();
     std::string bytes = read_file(file).value();
     if (what == std::string("short")) bytes.pop_back();
     bytes.back() = static_cast<char>(~bytes.back());
@@ -138,7 +148,7 @@ TEST_F(KvStoreTest, LostAndDamagedFilesAreEmptyParcels) {
 
 TEST_F(KvStoreTest, WhatCannotBeWrittenIsLostAndNothingElse) {
   const fs::path folder = files_->folder();
-  fs::remove(folder);
+  fs::remove_all(folder);
   for (int i = 0; i < 3; ++i) {
     store_->put(RequestId(i), parcel_of(image_of(1)));
     store_->move_to_disk(RequestId(i));
@@ -164,13 +174,15 @@ TEST_F(KvStoreTest, ClearLeavesNothing) {
 }
 
 TEST_F(KvStoreTest, FoldersOfTheLivingStayAndThoseOfTheDeadGo) {
-  const fs::path dead = parent_ / "store_dead", others = parent_ / "notes";
-  fs::create_directory(others);
+  const fs::path dead = parent_ / "rondo_kv_dead", others = parent_ / "rondo_kv_results";
+  fs::create_directory(others);  // of that name by chance
+  ASSERT_TRUE(write_file_durable(others / "notes.kv", "precious"));
   const pid_t child = ::fork();
   if (child == 0) {
     const auto folder = KvFolder::create(parent_);
     std::error_code ignored;
     if (folder) fs::rename(folder->path(), dead, ignored);
+    std::ignore = write_file_durable(dead / "7.kv", "left behind");
     ::_exit(0);  // without a destructor: as if killed
   }
   ::waitpid(child, nullptr, 0);
@@ -179,8 +191,17 @@ TEST_F(KvStoreTest, FoldersOfTheLivingStayAndThoseOfTheDeadGo) {
   const auto another = KvFolder::create(parent_).value();
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(mine));
-  EXPECT_TRUE(fs::exists(others));
+  EXPECT_TRUE(fs::exists(others / "notes.kv"));
   EXPECT_NE(another.path(), mine);
+}
+
+TEST_F(KvStoreTest, WhatOthersPutIntoADeadFolderStays) {
+  const fs::path dead = parent_ / "rondo_kv_dead";
+  fs::create_directory(dead);
+  for (const char* name : {".lock", "1.kv", "thesis.txt"}) ASSERT_TRUE(write_file_durable(dead / name, "x"));
+  const auto another = KvFolder::create(parent_).value();
+  EXPECT_FALSE(fs::exists(dead / "1.kv"));
+  EXPECT_TRUE(fs::exists(dead / "thesis.txt"));
 }
 
 TEST_F(KvStoreTest, AFolderThatCannotBeWrittenIsAnErrorAtTheStart) {

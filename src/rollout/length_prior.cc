@@ -106,6 +106,15 @@ double cautious_rho(const Variation& sums) {
 
 }  // namespace
 
+Result<void> check(const LengthPrior& prior) {
+  constexpr double kLargestLog = 50.0;  // of a length; beyond it no response is
+  const bool is_prior = std::abs(prior.log_median) <= kLargestLog && prior.sigma >= 0.0 &&
+                        prior.sigma <= kLargestLog && prior.rho >= 0.0 && prior.rho <= kMaxRho &&
+                        prior.weight >= 0.0 && std::isfinite(prior.weight);
+  if (!is_prior) return fail(Code::kDataLoss, "no length prior: its numbers are out of range");
+  return {};
+}
+
 void LengthSample::add(std::int32_t tokens, std::int32_t max_new_tokens) {
   RONDO_CHECK(!begins_.empty() && tokens >= 1);
   entries_.push_back({static_cast<float>(std::log(tokens)), tokens >= max_new_tokens});

@@ -26,6 +26,9 @@ std::string length_prior_json(const LengthPrior& prior);
 /// kDataLoss for what is no such JSON, or no prior.
 Result<LengthPrior> parse_length_prior(std::string_view json);
 
+/// kDataLoss if the numbers are no prior of responses, whatever wrote them.
+Result<void> check(const LengthPrior& prior);
+
 /// Beyond this a group's first response would settle its forecast.
 inline constexpr double kMaxRho = 0.9;
 

@@ -37,13 +37,16 @@ class RecordedScheduler final {
   void commit(std::int32_t count, const Prefetch& prefetch);
   void chunk_done(RequestId request, std::int32_t new_tokens);
   void finished(RequestId request, std::int32_t total_tokens);
-  void kv_lost(RequestId request);
   void new_policy_version();
   void set_prior(const LengthPrior& prior);
   std::vector<RequestId> abandon();
 
  private:
-  void record(RecordedInput input);
+  // `make` is called only if someone listens.
+  template <class Make>
+  void record(const Make& make) {
+    if (sink_) sink_({.time_ns = clock_->now_ns(), .input = make()});
+  }
 
   std::unique_ptr<Scheduler> scheduler_;
   InputSink sink_;

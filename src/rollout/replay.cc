@@ -69,8 +69,7 @@ class Replayer final {
   }
   Outcome operator()(const PriorSet& x) {
     if (scheduler_.requests().num_groups() > 0) return "there are groups already";
-    if (const auto read = parse_length_prior(length_prior_json(x.prior)); !read)
-      return read.error().message();
+    if (const Result<void> valid = check(x.prior); !valid) return valid.error().message();
     scheduler_.set_prior(x.prior);
     return std::nullopt;
   }
