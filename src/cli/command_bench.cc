@@ -79,7 +79,7 @@ double attention_flops(const model::ModelSpec& spec, double context) {
 Result<std::vector<std::vector<Token>>> read_prompts(const std::string& path) {
   RONDO_ASSIGN(const std::string bytes, read_file(path));
   std::vector<std::vector<Token>> prompts;
-  const auto add = [&](const nlohmann::json& row) -> Result<void> {
+  const auto add = [&](const nlohmann::json& row, std::int64_t) -> Result<void> {
     const auto tokens = row.find("tokens");
     const auto is_token = [](const nlohmann::json& id) {
       return id.is_number_integer() && id >= 0 && id <= std::numeric_limits<Token>::max();

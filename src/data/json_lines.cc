@@ -77,7 +77,7 @@ Result<Json> parse_row(std::string_view line) {
 }  // namespace
 
 Result<std::int64_t> for_each_json_line(std::string_view bytes, const std::string& name,
-                                        const std::function<Result<void>(const Json&)>& body) {
+                                        const JsonRowBody& body) {
   if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
   std::int64_t num_rows = 0;
   for (std::int64_t number = 1; !bytes.empty(); ++number) {
@@ -86,7 +86,7 @@ Result<std::int64_t> for_each_json_line(std::string_view bytes, const std::strin
     bytes.remove_prefix(std::min(end + 1, bytes.size()));
     if (is_blank(line)) continue;
     RONDO_ASSIGN_CTX(const Json row, parse_row(line), fmt::format("{}:{}", name, number));
-    if (auto done = body(row); !done) {
+    if (auto done = body(row, number); !done) {
       return tl::unexpected<Status>(std::move(done).error().with_context(fmt::format("{}:{}", name, number)));
     }
     ++num_rows;

@@ -167,7 +167,7 @@ Result<void> Config::validate() const {
 Result<std::vector<PromptRow>> parse_prompts(std::string_view bytes, const std::string& name,
                                              const Config& config, GroundTruth ground_truth) {
   std::vector<PromptRow> rows;
-  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json) -> Result<void> {
+  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json, std::int64_t) -> Result<void> {
     RONDO_ASSIGN(PromptRow row, parse_row(json, config, ground_truth));
     row.index = static_cast<std::int64_t>(rows.size());
     rows.push_back(std::move(row));

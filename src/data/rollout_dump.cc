@@ -222,7 +222,7 @@ Result<void> RolloutWriter::finish() {
 
 Result<std::vector<RolloutRow>> parse_rollouts(std::string_view bytes, const std::string& name) {
   std::vector<RolloutRow> rows;
-  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json) -> Result<void> {
+  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json, std::int64_t) -> Result<void> {
     RONDO_ASSIGN(RolloutRow row, parse_row(json));
     rows.push_back(std::move(row));
     return {};
