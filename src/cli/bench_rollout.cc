@@ -11,7 +11,6 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/text_distance.h"
 #include "cli/interrupt.h"
 #include "metrics/console.h"
 #include "rl/generation.h"
@@ -56,20 +55,8 @@ struct Outcome {
 };
 
 Result<Variant> parse_variant(const std::string& name) {
-  constexpr std::string_view kSpec = "+spec";
-  Variant variant{.name = name, .label = name};
-  variant.spec = name.ends_with(kSpec);
-  const std::string policy = variant.spec ? name.substr(0, name.size() - kSpec.size()) : name;
-  std::vector<std::string> names;
-  for (const auto& [value, text] : enum_names(rollout::Policy{})) {
-    if (policy == text) {
-      variant.policy = value;
-      return variant;
-    }
-    names.emplace_back(text);
-  }
-  return fail(Code::kInvalidArgument, "--policies: unknown policy '{}'; the nearest is '{}'", policy,
-              nearest_name(policy, names));
+  RONDO_ASSIGN_CTX(const rollout::PolicyChoice choice, rollout::parse_policy(name), "--policies");
+  return Variant{.name = name, .label = name, .policy = choice.policy, .spec = choice.speculates};
 }
 
 // What each part of rondo adds: chunks, then the order by what a group's samples tell, then what earlier

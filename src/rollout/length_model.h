@@ -42,14 +42,4 @@ inline std::vector<GroupSpec> draw_groups(const LengthModel& model, int num_grou
   return groups;
 }
 
-/// The lengths of `groups` as a finished step.
-inline LengthSample sample_of(const std::vector<GroupSpec>& groups) {
-  LengthSample sample;
-  for (const GroupSpec& group : groups) {
-    sample.begin_group();
-    for (const SampleSpec& s : group.samples) sample.add(s.true_tokens, s.max_new_tokens);
-  }
-  return sample;
-}
-
 }  // namespace rondo::rollout

@@ -126,6 +126,15 @@ std::span<const LengthSample::Entry> LengthSample::group(std::size_t index) cons
   return std::span(entries_).subspan(begin, end - begin);
 }
 
+LengthSample sample_of(std::span<const GroupSpec> groups) {
+  LengthSample sample;
+  for (const GroupSpec& group : groups) {
+    sample.begin_group();
+    for (const SampleSpec& s : group.samples) sample.add(s.true_tokens, s.max_new_tokens);
+  }
+  return sample;
+}
+
 LengthPrior learn(const LengthPrior& before, const LengthSample& sample) {
   constexpr std::size_t kMinGroups = 2;
   if (sample.num_groups() < kMinGroups || sample.entries().size() < 2 * sample.num_groups()) return before;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "rollout/request.h"
 
 namespace rondo::rollout {
 
@@ -55,6 +56,9 @@ class LengthSample final {
   std::vector<Entry> entries_;
   std::vector<std::size_t> begins_;
 };
+
+/// The true lengths of `groups` as a finished step.
+LengthSample sample_of(std::span<const GroupSpec> groups);
 
 /// The prior after one more step: a fresh fit, averaged with `before`, whose weight is halved.
 ///

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/text_distance.h"
 
 namespace rondo::rollout {
 namespace {
@@ -61,6 +64,19 @@ constexpr PolicyRules kPartialRules{
     .dispatch = Dispatch::kGroupsInTurn, .strictly_synchronous = false, .rank = by_arrival};
 
 }  // namespace
+
+Result<PolicyChoice> parse_policy(std::string_view text) {
+  constexpr std::string_view kSpec = "+spec";
+  const bool speculates = text.ends_with(kSpec);
+  const std::string_view name = speculates ? text.substr(0, text.size() - kSpec.size()) : text;
+  std::vector<std::string> names;
+  for (const auto& [value, known] : enum_names(Policy{})) {
+    if (name == known) return PolicyChoice{.policy = value, .speculates = speculates};
+    names.emplace_back(known);
+  }
+  return fail(Code::kInvalidArgument, "unknown policy '{}'; the nearest is '{}'", name,
+              nearest_name(name, names));
+}
 
 const PolicyRules& rules_of(Policy policy) {
   switch (policy) {

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
+#include "base/status.h"
 #include "rollout/request_table.h"
 
 namespace rondo::rollout {
@@ -48,6 +50,14 @@ struct PolicyRules {
   bool learns_lengths = false;       // ranks by Group::upper_tokens where there is one
   std::int64_t (*rank)(const Request& request, const Group& group) = nullptr;  // the least is served first
 };
+
+/// A policy by its name, with "+spec" behind it for speculation.
+struct PolicyChoice {
+  Policy policy = Policy::kSeerPlus;
+  bool speculates = false;
+};
+/// kInvalidArgument with the nearest name if there is no such policy.
+Result<PolicyChoice> parse_policy(std::string_view text);
 
 /// The rules of a policy; static data, any thread.
 const PolicyRules& rules_of(Policy policy);
