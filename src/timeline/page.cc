@@ -5,28 +5,36 @@
 #include "timeline/page_parts.h"
 
 namespace rondo::timeline {
-namespace {
-
-std::string escaped(std::string_view text) {
+std::string html_text(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
 }
 
-}  // namespace
-
 std::string page(std::string_view title, std::span<const Timeline> timelines, const PageLimits& limits) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>";
-  out += escaped(title);
+  out += html_text(title);
   out += "</title>\n<style>\n";
   out += page_style();
   out += "</style>\n</head>\n<body>\n<main id=\"page\"></main>\n<div id=\"tip\" hidden></div>\n";

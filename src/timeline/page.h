@@ -20,6 +20,9 @@ struct PageLimits {
   std::size_t max_points = 400;      // of a curve
 };
 
+/// `text` as it may stand in HTML, between tags or in a quoted attribute.
+std::string html_text(std::string_view text);
+
 /// The page: for each timeline the chunks of its instances, coloured by group, with the tail set apart; its
 /// quantities over time; and the share of responses finished over time, all on one axis, for comparison.
 /// Bounded by `limits`, however long the rollout: about 0.5 MB per timeline at most.

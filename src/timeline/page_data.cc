@@ -81,7 +81,7 @@ std::unordered_set<GroupId> drawn_groups(std::span<const GroupShare> groups, std
 std::unordered_set<RequestId> tail_requests(const Timeline& timeline) {
   const std::size_t count = timeline.finishes.size();
   std::unordered_set<RequestId> tail;
-  for (std::size_t i = count - (count + 9) / 10; i < count; ++i) tail.insert(timeline.finishes[i].request);
+  for (std::size_t i = count - tail_size(count); i < count; ++i) tail.insert(timeline.finishes[i].request);
   return tail;
 }
 

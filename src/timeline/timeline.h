@@ -1,6 +1,7 @@
 // Timeline: what a rollout did and when, as plain data that the writers of this module draw.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,6 +66,8 @@ struct Timeline {
   std::vector<Counter> counters = {};  // of each name one for each instance that had it
 };
 
+/// How many responses of so many are the tail: a tenth, rounded up.
+std::size_t tail_size(std::size_t num_responses);
 /// When only the last tenth of the responses was left (at least one): the finish time of the last response
 /// before those; `begin_ns` if there is none before. Times are sorted.
 std::int64_t tail_begin(std::span<const std::int64_t> finish_times, std::int64_t begin_ns);
