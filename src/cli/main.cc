@@ -34,14 +34,14 @@ void add_config(CLI::App& command, ConfigArgs& args) {
 }
 
 // CLI11's own check tells the range as 0 to 1.8e308, in full.
-CLI::Validator at_least_one() {
-  return {[](const std::string& text) {
+CLI::Validator at_least(int least) {
+  return {[least](const std::string& text) {
             int value = 0;
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool good = error == std::errc() && end == text.data() + text.size() && value >= 1;
-            return good ? std::string() : fmt::format("{} is no whole number of at least 1", text);
+            const bool good = error == std::errc() && end == text.data() + text.size() && value >= least;
+            return good ? std::string() : fmt::format("{} is no whole number of at least {}", text, least);
           },
-          "INT >= 1"};
+          fmt::format("INT >= {}", least)};
 }
 
 // Whether the first word is no subcommand of `app`, which is then said; CLI11 would only miss one.
@@ -56,6 +56,105 @@ bool is_unknown_subcommand(const CLI::App& app, std::string_view word) {
   return true;
 }
 
+CLI::App* add_train(CLI::App& app, rondo::cli::TrainArgs& args) {
+  CLI::App* command =
+      app.add_subcommand("train", "Train a model (GRPO); goes on where an earlier run stopped");
+  add_config(*command, args.config);
+  command->add_option("--fault", args.fault, "Kill the process at a fault point, name:count (for tests)");
+  return command;
+}
+
+CLI::App* add_generate(CLI::App& app, rondo::cli::GenerateArgs& args) {
+  CLI::App* command = app.add_subcommand("generate", "Generate responses to prompts");
+  add_config(*command, args.config);
+  command->add_option("--prompt", args.prompts, "A user message; may be repeated")->allow_extra_args(false);
+  command->add_option("--file", args.file, "jsonl file of prompts");
+  command->add_flag("--raw", args.raw, "Take --prompt as raw text, without the chat template");
+  command->add_flag("--json", args.json, "One JSON object per response, with tokens and log-probabilities");
+  return command;
+}
+
+CLI::App* add_eval(CLI::App& app, rondo::cli::EvalArgs& args) {
+  CLI::App* command = app.add_subcommand("eval", "Mean score over data.val_files");
+  add_config(*command, args.config);
+  command->add_flag("--json", args.json, "Print JSON");
+  return command;
+}
+
+CLI::App* add_show_config(CLI::App& app, rondo::cli::ShowConfigArgs& args) {
+  CLI::App* command = app.add_subcommand("config", "Print all settings with values, docs and defaults");
+  add_config(*command, args.config);
+  command->add_flag("--markdown", args.markdown, "Print the reference page instead");
+  return command;
+}
+
+CLI::App* add_profile(CLI::App& app, ConfigArgs& args) {
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure the time of decoding steps, from which draft lengths are chosen");
+  add_config(*command, args);
+  return command;
+}
+
+CLI::App* add_simulate(CLI::App& app, rondo::cli::SimulateArgs& args) {
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Simulate rollouts on a cluster: schedules, chunk lengths, memory, before renting it");
+  add_config(*command, args.config);
+  command->add_option("--seeds", args.seeds, "Repetitions, each with lengths of its own")->check(at_least(1));
+  command->add_option("--threads", args.threads, "Simulations at a time; 0: one per core")
+      ->check(at_least(0));
+  command->add_flag("--per-seed", args.per_seed, "Print each repetition, too");
+  command
+      ->add_option("--sweep", args.sweep,
+                   "key=a,b,c: repeat it for each value; given twice, for each combination")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--html", args.html,
+                      "Write a page: the first seed of each variant over time, or a sweep's chart");
+  command->add_option("--trace", args.trace, "Write the first seed of each variant for ui.perfetto.dev");
+  command->add_flag("--json", args.json, "One JSON object per variant and repetition");
+  command->add_flag("--show", args.show, "Print all settings with values and docs instead");
+  return command;
+}
+
+void add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
+  CLI::App* command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
+  command
+      ->add_option(
+          "what", args.what,
+          "decode, prefill, train, step (a whole GRPO step on data.train_files), rollout (under several "
+          "policies), spec (decoding with speculation beside without) or limits (of the machine)")
+      ->required()
+      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "spec", "limits"}));
+  add_config(*command, args.config);
+  command->add_option("--batch", args.batch, "Batch sizes (decode, spec), or groups (train)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--prompts", args.prompts,
+                      "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
+  command->add_option("--prompt-tokens", args.prompt_tokens, "Tokens of each prompt")->check(at_least(1));
+  command->add_option("--new-tokens", args.new_tokens, "Tokens generated for each")->check(at_least(1));
+  command->add_option("--repeats", args.repeats, "Measurements of each, of which the median counts; or steps")
+      ->check(at_least(1));
+
+  CLI::Option* policies =
+      command
+          ->add_option("--policies", args.policies,
+                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  command
+      ->add_flag("--ablation", args.ablation,
+                 "rollout: instead of --policies, the undivided base and what each part of rondo adds to it")
+      ->excludes(policies);
+  command->add_option(
+      "--lengths", args.lengths,
+      "rollout: jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
+      "responses run to exactly these lengths");
+  command->add_option("--trace", args.trace,
+                      "rollout: folder for what ran when, per policy and side by side "
+                      "(comparison.html), and for the scheduler's inputs");
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "rondo: reinforcement-learning post-training of language models.\n"
@@ -68,99 +167,19 @@ int run(int argc, char** argv) {
   });
 
   rondo::cli::TrainArgs train;
-  CLI::App* train_command =
-      app.add_subcommand("train", "Train a model (GRPO); goes on where an earlier run stopped");
-  add_config(*train_command, train.config);
-  train_command->add_option("--fault", train.fault,
-                            "Kill the process at a fault point, name:count (for tests)");
-
+  const CLI::App* train_command = add_train(app, train);
   rondo::cli::GenerateArgs generate;
-  CLI::App* generate_command = app.add_subcommand("generate", "Generate responses to prompts");
-  add_config(*generate_command, generate.config);
-  generate_command->add_option("--prompt", generate.prompts, "A user message; may be repeated")
-      ->allow_extra_args(false);
-  generate_command->add_option("--file", generate.file, "jsonl file of prompts");
-  generate_command->add_flag("--raw", generate.raw, "Take --prompt as raw text, without the chat template");
-  generate_command->add_flag("--json", generate.json,
-                             "One JSON object per response, with tokens and log-probabilities");
-
+  const CLI::App* generate_command = add_generate(app, generate);
   rondo::cli::EvalArgs eval;
-  CLI::App* eval_command = app.add_subcommand("eval", "Mean score over data.val_files");
-  add_config(*eval_command, eval.config);
-  eval_command->add_flag("--json", eval.json, "Print JSON");
-
+  const CLI::App* eval_command = add_eval(app, eval);
   rondo::cli::ShowConfigArgs show;
-  CLI::App* config_command =
-      app.add_subcommand("config", "Print all settings with values, docs and defaults");
-  add_config(*config_command, show.config);
-  config_command->add_flag("--markdown", show.markdown, "Print the reference page instead");
-
+  const CLI::App* config_command = add_show_config(app, show);
   ConfigArgs profile;
-  CLI::App* profile_command = app.add_subcommand(
-      "profile", "Measure the time of decoding steps, from which draft lengths are chosen");
-  add_config(*profile_command, profile);
-
+  const CLI::App* profile_command = add_profile(app, profile);
   rondo::cli::SimulateArgs simulate;
-  CLI::App* simulate_command = app.add_subcommand(
-      "simulate", "Simulate rollouts on a cluster: schedules, chunk lengths, memory, before renting it");
-  add_config(*simulate_command, simulate.config);
-  simulate_command->add_option("--seeds", simulate.seeds, "Repetitions, each with lengths of its own")
-      ->check(at_least_one());
-  simulate_command->add_option("--threads", simulate.threads, "Simulations at a time; 0: one per core")
-      ->check(CLI::NonNegativeNumber);
-  simulate_command->add_flag("--per-seed", simulate.per_seed, "Print each repetition, too");
-  simulate_command
-      ->add_option("--sweep", simulate.sweep,
-                   "key=a,b,c: repeat it for each value; given twice, for each combination")
-      ->take_all()
-      ->allow_extra_args(false);
-  simulate_command->add_option("--html", simulate.html,
-                               "Write a page: the first seed of each variant over time, or a sweep's chart");
-  simulate_command->add_option("--trace", simulate.trace,
-                               "Write the first seed of each variant for ui.perfetto.dev");
-  simulate_command->add_flag("--json", simulate.json, "One JSON object per variant and repetition");
-  simulate_command->add_flag("--show", simulate.show, "Print all settings with values and docs instead");
-
+  const CLI::App* simulate_command = add_simulate(app, simulate);
   rondo::cli::BenchArgs bench;
-  CLI::App* bench_command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
-  bench_command
-      ->add_option(
-          "what", bench.what,
-          "decode, prefill, train, step (a whole GRPO step on data.train_files), rollout (under several "
-          "policies), spec (decoding with speculation beside without) or limits (of the machine)")
-      ->required()
-      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "spec", "limits"}));
-  add_config(*bench_command, bench.config);
-  bench_command->add_option("--batch", bench.batch, "Batch sizes (decode, spec), or groups (train)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  bench_command->add_option("--prompts", bench.prompts,
-                            "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
-  bench_command->add_option("--prompt-tokens", bench.prompt_tokens, "Tokens of each prompt")
-      ->check(at_least_one());
-  bench_command->add_option("--new-tokens", bench.new_tokens, "Tokens generated for each")
-      ->check(at_least_one());
-  bench_command
-      ->add_option("--repeats", bench.repeats, "Measurements of each, of which the median counts; or steps")
-      ->check(at_least_one());
-
-  CLI::Option* policies =
-      bench_command
-          ->add_option("--policies", bench.policies,
-                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
-          ->delimiter(',')
-          ->allow_extra_args(false);
-  bench_command
-      ->add_flag("--ablation", bench.ablation,
-                 "rollout: instead of --policies, the undivided base and what each part of rondo adds to it")
-      ->excludes(policies);
-  bench_command->add_option(
-      "--lengths", bench.lengths,
-      "rollout: jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
-      "responses run to exactly these lengths");
-  bench_command->add_option("--trace", bench.trace,
-                            "rollout: folder for what ran when, per policy and side by side "
-                            "(comparison.html), and for the scheduler's inputs");
+  add_bench(app, bench);
 
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
   try {
