@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "data/json_lines.h"
 
 namespace rondo::sim {
 namespace {
@@ -20,20 +22,21 @@ constexpr std::initializer_list<const char*> kPromptIds = {"prompt_id", "ordinal
                                                            "prompt_index"};
 constexpr std::initializer_list<const char*> kPromptTexts = {"input", "prompt"};
 constexpr std::initializer_list<const char*> kLengths = {"length", "response_length"};
-constexpr std::initializer_list<const char*> kResponseTokens = {"response_tokens"};
 constexpr std::initializer_list<const char*> kResponseTexts = {"output", "response"};
 constexpr std::int64_t kLongest = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 24;
 
 struct Row {
   std::string prompt;
   std::optional<std::int64_t> sample;
   std::int64_t length = 0;
-  std::int64_t prompt_tokens = 0;
-  std::vector<Token> tokens;
+  std::int64_t prompt_tokens = 0;  // 0: the row does not say
+  std::vector<Token> tokens;       // of the response
 };
 
 struct Group {
-  int first_line = 0;
+  std::int64_t first_line = 0;
+  std::int64_t prompt_tokens = 0;  // 0: no row says
   std::map<std::int64_t, Row> samples;
 };
 
@@ -45,12 +48,24 @@ const json* find_any(const json& row, std::initializer_list<const char*> names) 
   return nullptr;
 }
 
-std::vector<Token> tokens_of(const json& list) {
+const json* find_array(const json& row, std::initializer_list<const char*> names) {
+  const json* found = find_any(row, names);
+  return found != nullptr && found->is_array() ? found : nullptr;
+}
+
+std::string excerpt(const json& value) {
+  return data::to_json_text(value).substr(0, 40);
+}
+
+Result<std::vector<Token>> tokens_of(const json& list, std::string_view field) {
   std::vector<Token> tokens;
+  tokens.reserve(list.size());
   for (const json& value : list) {
-    if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
-        value.get<std::int64_t>() > std::numeric_limits<Token>::max()) {
-      return {};
+    const bool is_token =
+        value.is_number_integer() && value >= 0 && value <= std::numeric_limits<Token>::max();
+    if (!is_token) {
+      return fail(Code::kInvalidArgument, "{} holds {}, which is no token id; leave the field out", field,
+                  excerpt(value));
     }
     tokens.push_back(value.get<Token>());
   }
@@ -58,33 +73,67 @@ std::vector<Token> tokens_of(const json& list) {
 }
 
 Result<std::int64_t> count_of(const json& value, std::string_view field) {
-  if (!value.is_number_integer() || value.get<std::int64_t>() < 1 || value.get<std::int64_t>() > kLongest) {
-    return fail(Code::kInvalidArgument, "{} is {}; it must be an integer from 1 to {}", field,
-                value.dump().substr(0, 40), kLongest);
+  if (!value.is_number_integer() || value < 1 || value > kLongest) {
+    return fail(Code::kInvalidArgument, "{} is {}; it must be an integer from 1 to {}", field, excerpt(value),
+                kLongest);
   }
   return value.get<std::int64_t>();
 }
 
+// Takes a count that is known in another way too, by `what`. A count of 0 says nothing.
+Result<void> agree(std::int64_t count, std::string_view what, std::int64_t& known) {
+  if (count > kLongest) {
+    return fail(Code::kInvalidArgument, "{} has {} tokens; at most {} are possible", what, count, kLongest);
+  }
+  if (count > 0 && known > 0 && count != known) {
+    return fail(Code::kInvalidArgument, "{} has {} tokens, but the row gives its length as {}", what, count,
+                known);
+  }
+  if (count > 0) known = count;
+  return {};
+}
+
+// At least 1: a response of a few characters is one token.
+Result<std::int64_t> tokens_of_text(const json& text, double chars_per_token, std::string_view what) {
+  const auto chars = static_cast<double>(text.get_ref<const std::string&>().size());
+  const double tokens = chars / chars_per_token;
+  if (tokens > static_cast<double>(kLongest)) {
+    return fail(Code::kInvalidArgument,
+                "{} of {} characters is more than {} tokens; raise trace.chars_per_token", what, chars,
+                kLongest);
+  }
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(tokens));
+}
+
+// slime: prompt and response in one list, of which the last `length` are the response.
+Result<void> read_joined_tokens(const json& all, Row& result) {
+  if (std::ssize(all) < result.length) {
+    return fail(Code::kInvalidArgument, "tokens has {} tokens, but the response alone {}", all.size(),
+                result.length);
+  }
+  RONDO_TRY(agree(std::ssize(all) - result.length, "the prompt in tokens", result.prompt_tokens));
+  RONDO_ASSIGN(result.tokens, tokens_of(all, "tokens"));
+  result.tokens.erase(result.tokens.begin(), result.tokens.end() - result.length);
+  return {};
+}
+
 Result<void> read_length(const json& row, const TraceConfig& config, Row& result) {
-  if (const json* length = find_any(row, kLengths)) {
-    RONDO_ASSIGN(result.length, count_of(*length, "the length"));
+  for (const char* name : kLengths) {
+    const json* length = find_any(row, {name});
+    if (length == nullptr) continue;
+    RONDO_ASSIGN(const std::int64_t count, count_of(*length, name));
+    RONDO_TRY(agree(count, name, result.length));
   }
-  if (const json* tokens = find_any(row, kResponseTokens); tokens != nullptr && tokens->is_array()) {
-    result.tokens = tokens_of(*tokens);
-    if (result.length == 0) result.length = std::ssize(*tokens);
+  if (const json* tokens = find_array(row, {"response_tokens"})) {
+    RONDO_ASSIGN(result.tokens, tokens_of(*tokens, "response_tokens"));
+    RONDO_TRY(agree(std::ssize(*tokens), "response_tokens", result.length));
   }
-  // slime: prompt and response in one list.
-  const auto all = row.find("tokens");
-  if (all != row.end() && all->is_array() && result.length > 0 && std::ssize(*all) >= result.length) {
-    result.tokens = tokens_of(*all);
-    if (result.prompt_tokens == 0) result.prompt_tokens = std::ssize(*all) - result.length;
-    const auto keep = std::min(std::ssize(result.tokens), result.length);
-    result.tokens.erase(result.tokens.begin(), result.tokens.end() - keep);
-  }
+  const json* all = find_array(row, {"tokens"});
+  if (all != nullptr && result.length > 0 && result.tokens.empty())
+    RONDO_TRY(read_joined_tokens(*all, result));
   const json* text = find_any(row, kResponseTexts);
   if (result.length == 0 && text != nullptr && text->is_string() && config.chars_per_token > 0.0) {
-    const auto chars = static_cast<double>(text->get_ref<const std::string&>().size());
-    result.length = std::max<std::int64_t>(1, static_cast<std::int64_t>(chars / config.chars_per_token));
+    RONDO_ASSIGN(result.length, tokens_of_text(*text, config.chars_per_token, "the response"));
   }
   if (result.length >= 1) return {};
   return fail(
@@ -101,33 +150,63 @@ Result<void> read_prompt(const json& row, const TraceConfig& config, Row& result
     return fail(Code::kInvalidArgument,
                 "the row names no prompt: give 'prompt_id', 'ordinal', 'group_index', 'uid' or 'input'");
   }
-  result.prompt = id->dump();
+  result.prompt = data::to_json_text(*id);
   if (const json* length = find_any(row, {"prompt_length"})) {
     RONDO_ASSIGN(result.prompt_tokens, count_of(*length, "prompt_length"));
-  } else if (const json* tokens = find_any(row, {"prompt_tokens"}); tokens != nullptr && tokens->is_array()) {
-    result.prompt_tokens = std::ssize(*tokens);
-  } else if (text != nullptr && text->is_string() && config.chars_per_token > 0.0) {
-    const auto chars = static_cast<double>(text->get_ref<const std::string&>().size());
-    result.prompt_tokens = static_cast<std::int64_t>(chars / config.chars_per_token);
+  }
+  if (const json* tokens = find_array(row, {"prompt_tokens"})) {
+    RONDO_TRY(agree(std::ssize(*tokens), "prompt_tokens", result.prompt_tokens));
+  }
+  if (result.prompt_tokens == 0 && text != nullptr && text->is_string() && config.chars_per_token > 0.0) {
+    RONDO_ASSIGN(result.prompt_tokens, tokens_of_text(*text, config.chars_per_token, "the prompt"));
   }
   return {};
 }
 
-Result<Row> parse_row(std::string_view line, const TraceConfig& config) {
-  const json row = json::parse(line, nullptr, false);
-  if (!row.is_object()) return fail(Code::kDataLoss, "not a JSON object");
+Result<Row> parse_row(const json& row, const TraceConfig& config) {
   Row result;
   RONDO_TRY(read_prompt(row, config, result));
   if (const auto sample = row.find("sample"); sample != row.end()) {
-    if (!sample->is_number_integer() || sample->get<std::int64_t>() < 0) {
-      return fail(Code::kInvalidArgument, "sample is {}; it must be an integer from 0 on",
-                  sample->dump().substr(0, 40));
+    if (!sample->is_number_integer() || *sample < 0 || *sample > kMostSamples) {
+      return fail(Code::kInvalidArgument, "sample is {}; it must be an integer from 0 on", excerpt(*sample));
     }
     result.sample = sample->get<std::int64_t>();
   }
   RONDO_TRY(read_length(row, config, result));
+  if (config.max_new_tokens > 0 && result.length > config.max_new_tokens) {
+    return fail(Code::kInvalidArgument, "a length of {} is beyond trace.max_new_tokens = {}; set it to 0",
+                result.length, config.max_new_tokens);
+  }
   return result;
 }
+
+/// The rows read so far, by prompt.
+class Rows final {
+ public:
+  Result<void> add(Row row, std::int64_t line) {
+    const auto [it, is_new] = by_prompt_.emplace(row.prompt, groups_.size());
+    if (is_new) groups_.push_back({.first_line = line, .samples = {}});
+    Group& group = groups_[it->second];
+    if (row.prompt_tokens > 0 && group.prompt_tokens > 0 && row.prompt_tokens != group.prompt_tokens) {
+      return fail(Code::kInvalidArgument,
+                  "prompt {} has {} tokens here and {} in a row before, from line {} on",
+                  row.prompt.substr(0, 40), row.prompt_tokens, group.prompt_tokens, group.first_line);
+    }
+    if (row.prompt_tokens > 0) group.prompt_tokens = row.prompt_tokens;
+    const std::int64_t sample = row.sample.value_or(std::ssize(group.samples));
+    if (group.samples.contains(sample)) {
+      return fail(Code::kInvalidArgument, "sample {} of prompt {} is there twice", sample,
+                  row.prompt.substr(0, 40));
+    }
+    group.samples.emplace(sample, std::move(row));
+    return {};
+  }
+  std::vector<Group>& groups() { return groups_; }
+
+ private:
+  std::vector<Group> groups_;
+  std::map<std::string, std::size_t> by_prompt_;
+};
 
 // Every prompt has the samples 0 … size - 1.
 Result<void> check_samples(const std::vector<Group>& groups, const std::string& name) {
@@ -160,7 +239,7 @@ Trace to_trace(std::vector<Group>& groups, const TraceConfig& config) {
   bool has_tokens = true;
   std::int64_t next_id = 0;
   for (Group& group : groups) {
-    const std::int64_t prompt = group.samples.begin()->second.prompt_tokens;
+    const std::int64_t prompt = group.prompt_tokens;
     rollout::GroupSpec spec{.id = GroupId(std::ssize(trace.groups)),
                             .prompt_tokens = static_cast<std::int32_t>(prompt > 0 ? prompt : kPromptTokens),
                             .samples = {}};
@@ -180,33 +259,14 @@ Trace to_trace(std::vector<Group>& groups, const TraceConfig& config) {
 }  // namespace
 
 Result<Trace> parse_trace(const TraceConfig& config, std::string_view text, const std::string& name) {
-  std::vector<Group> groups;
-  std::map<std::string, std::size_t> by_prompt;
-  for (int number = 1; !text.empty(); ++number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string place = fmt::format("{}:{}", name, number);
-    RONDO_ASSIGN_CTX(Row row, parse_row(line, config), place);
-    const auto [it, is_new] = by_prompt.emplace(row.prompt, groups.size());
-    if (is_new) groups.push_back({.first_line = number, .samples = {}});
-    Group& group = groups[it->second];
-    const std::int64_t sample = row.sample.value_or(std::ssize(group.samples));
-    if (group.samples.contains(sample)) {
-      return fail(Code::kInvalidArgument, "{}: sample {} of prompt {} is there twice", place, sample,
-                  row.prompt.substr(0, 40));
-    }
-    if (config.max_new_tokens > 0 && row.length > config.max_new_tokens) {
-      return fail(Code::kInvalidArgument,
-                  "{}: a length of {} is beyond trace.max_new_tokens = {}; set it to 0", place, row.length,
-                  config.max_new_tokens);
-    }
-    group.samples.emplace(sample, std::move(row));
-  }
-  if (groups.empty()) return fail(Code::kInvalidArgument, "{}: the trace has no rows", name);
-  RONDO_TRY(check_samples(groups, name));
-  return to_trace(groups, config);
+  Rows rows;
+  RONDO_TRY(data::for_each_json_line(text, name, [&](const json& line, std::int64_t number) -> Result<void> {
+    RONDO_ASSIGN(Row row, parse_row(line, config));
+    return rows.add(std::move(row), number);
+  }));
+  if (rows.groups().empty()) return fail(Code::kInvalidArgument, "{}: the trace has no rows", name);
+  RONDO_TRY(check_samples(rows.groups(), name));
+  return to_trace(rows.groups(), config);
 }
 
 Result<Trace> read_trace(const TraceConfig& config) {

@@ -33,16 +33,17 @@ struct TraceConfig {
         "Where the trace has tokens, run suffix trees over them to learn how drafts fare, instead of taking "
         "speculation.gain");
   }
+  bool operator==(const TraceConfig&) const = default;
 };
 
 /// A trace in memory. Groups and requests have ids 0, 1, … in the order of the file.
 struct Trace {
   std::vector<rollout::GroupSpec> groups;
-  std::vector<std::vector<Token>> tokens;  // of each request; empty if the file has none
+  std::vector<std::vector<Token>> tokens;  // of each request; empty if some row has none
 };
 
-/// Reads the file. kInvalidArgument or kDataLoss names the line, the field and what it may be: a length below
-/// 1, samples of a prompt that are missing or there twice, rows without a length.
+/// Reads the file. kInvalidArgument or kDataLoss names the line, the field and what it may be: lengths that
+/// are none, fields that contradict each other, samples of a prompt that are missing or there twice.
 Result<Trace> read_trace(const TraceConfig& config);
 /// The same for the bytes of a file; `name` stands for it in messages.
 Result<Trace> parse_trace(const TraceConfig& config, std::string_view text, const std::string& name);

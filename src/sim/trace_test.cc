@@ -79,6 +79,33 @@ TEST(Trace, NamesLineAndFieldOfWhatIsWrong) {
               HasSubstr("trace.max_new_tokens = 8"));
 }
 
+TEST(Trace, DeepNestingIsAnErrorOfItsLine) {
+  const std::string deep(100000, '[');
+  EXPECT_THAT(error_of("{\"prompt_id\": 1, \"length\": 3}\n{\"prompt_id\": " + deep), HasSubstr("t.jsonl:2"));
+}
+
+TEST(Trace, TextsOfAbsurdlyManyTokensAreRefused) {
+  const std::string row = R"({"input": "12345678", "output": "123456789012"})";
+  EXPECT_THAT(error_of(row, {.chars_per_token = 1e-300}), HasSubstr("raise trace.chars_per_token"));
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "length": 4294967297})"), HasSubstr("length is 4294967297"));
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "length": 18446744073709551615})"), HasSubstr("length is 1844"));
+}
+
+TEST(Trace, FieldsThatContradictEachOtherAreRefused) {
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "length": 3, "response_length": 4})"),
+              HasSubstr("response_length"));
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "length": 3, "response_tokens": [1, 2]})"),
+              HasSubstr("response_tokens has 2 tokens"));
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "prompt_length": 2, "prompt_tokens": [1], "length": 3})"),
+              HasSubstr("prompt_tokens has 1 tokens"));
+  EXPECT_THAT(error_of(R"({"group_index": 1, "tokens": [1, 2], "response_length": 3})"),
+              HasSubstr("tokens has 2 tokens, but the response alone 3"));
+  EXPECT_THAT(error_of(R"({"prompt_id": 1, "response_tokens": [1, -2]})"), HasSubstr("no token id"));
+  EXPECT_THAT(error_of("{\"prompt_id\": 1, \"prompt_length\": 5, \"length\": 3}\n"
+                       "{\"prompt_id\": 1, \"prompt_length\": 6, \"length\": 3}"),
+              ::testing::AllOf(HasSubstr("t.jsonl:2"), HasSubstr("6 tokens here and 5")));
+}
+
 TEST(Trace, SaysWhichSampleIsMissing) {
   EXPECT_THAT(error_of("{\"prompt_id\": 1, \"sample\": 0, \"length\": 3}\n"
                        "{\"prompt_id\": 1, \"sample\": 1, \"length\": 3}\n"
