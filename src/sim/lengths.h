@@ -37,7 +37,9 @@ struct LengthConfig {
     v.field("groups", groups, "Prompts of an iteration", {.min = 1, .max = 1 << 24});
     v.field("group_size", group_size, "Responses per prompt", {.min = 1, .max = 4096});
     v.field("prompt_tokens", prompt_tokens, "Tokens of a prompt", {.min = 1, .max = 1 << 20});
-    v.field("mean", mean, "Mean length of a response in tokens, the limit included", {.min = 1});
+    v.field("mean", mean,
+            "Mean length of a response in tokens, the limit and rounding to whole tokens included",
+            {.min = 1});
     v.field("max", max, "Limit of a response's length", {.min = 1, .max = 1 << 22});
     v.field("shape", shape, "Standard deviation of a log length before it meets the limit",
             {.above = 0, .max = 5});
@@ -47,9 +49,6 @@ struct LengthConfig {
   }
   Result<void> validate() const;
 };
-
-/// The log-normal's location for which lengths have the mean; found by bisection.
-double fit_location(const LengthConfig& config);
 
 /// The groups of one iteration with their true lengths, ids 0, 1, … in order. A pure function of both
 /// arguments; the config is valid. `num_groups` may differ from config.groups.

@@ -42,10 +42,49 @@ TEST(Lengths, MeetTheMeanWhateverTheShapeAndTheEnd) {
       const LengthConfig config{
           .group_size = 4, .mean = 2000, .max = 8192, .shape = shape, .correlation = 0.0, .at_max = at_max};
       const auto lengths = lengths_of(draw_groups(config, 20000, 7));
-      // The standard error of the mean is below 2500 / sqrt(80000) = 9.
-      EXPECT_NEAR(mean_of(lengths), 2000.0, 36.0) << shape;
+      // Four standard errors of the mean: no deviation within [0, 8192] around 2000 exceeds 3520.
+      EXPECT_NEAR(mean_of(lengths), 2000.0, 4 * 3520.0 / std::sqrt(80000.0)) << shape;
     }
   }
+}
+
+// At both ends of what can be reached, where most lengths are 1 or few are far from the limit.
+TEST(Lengths, MeetTheMeanAtTheEndsOfWhatCanBeReached) {
+  struct Case {
+    double mean, shape;
+    int max;
+    AtMax at_max;
+  };
+  for (const Case& c : {Case{2, 3, 2048, AtMax::kTruncate}, Case{2, 3, 2048, AtMax::kClip},
+                        Case{1.2, 0.5, 8, AtMax::kTruncate}, Case{3.5, 0.2, 6, AtMax::kClip},
+                        Case{1150, 5, 2048, AtMax::kTruncate}, Case{1900, 5, 2048, AtMax::kClip},
+                        Case{1750, 1, 2048, AtMax::kTruncate}, Case{1, 1, 1, AtMax::kClip}}) {
+    const LengthConfig config{.group_size = 4,
+                              .mean = c.mean,
+                              .max = c.max,
+                              .shape = c.shape,
+                              .correlation = 0.0,
+                              .at_max = c.at_max};
+    ASSERT_TRUE(config.validate()) << c.mean;
+    const auto lengths = lengths_of(draw_groups(config, 20000, 7));
+    double variance = 0.0;
+    for (const double x : lengths)
+      variance += (x - c.mean) * (x - c.mean) / static_cast<double>(lengths.size());
+    const double error = std::sqrt(variance / static_cast<double>(lengths.size()));
+    EXPECT_NEAR(mean_of(lengths), c.mean, 4 * error + 1e-9) << c.mean << " " << c.shape;
+  }
+}
+
+TEST(Lengths, AMeanThatCannotBeReachedIsRefusedWithTheRange) {
+  const auto message = [](const LengthConfig& config) {
+    const auto valid = config.validate();
+    return valid ? std::string("no error") : valid.error().message();
+  };
+  const LengthConfig wide{.mean = 1900, .max = 2048, .shape = 5};
+  EXPECT_NE(message(wide).find("at least 1 and at most 1209"), std::string::npos) << message(wide);
+  EXPECT_NE(message({.mean = 2, .max = 1}).find("at most 1"), std::string::npos);
+  EXPECT_NE(message({.mean = 2, .max = 2, .at_max = AtMax::kClip}).find("at most 1.98"), std::string::npos);
+  EXPECT_EQ(message({.mean = 1, .max = 1}), "no error");
 }
 
 TEST(Lengths, StayWithinTheLimitAndOnlyClippingReachesIt) {
