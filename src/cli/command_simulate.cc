@@ -1,11 +1,14 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <thread>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
+#include "rl/session.h"
 #include "sim/comparison.h"
 #include "sim/report.h"
 #include "sim/sweep.h"
@@ -15,11 +18,6 @@
 
 namespace rondo::cli {
 namespace {
-
-int num_threads(int configured) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return configured > 0 ? configured : std::max(1, cores);
-}
 
 std::string title_of(const sim::Workload& workload) {
   return workload.name.empty() ? "rondo simulate" : workload.name;
@@ -32,10 +30,16 @@ std::filesystem::path trace_path(const std::filesystem::path& path, std::size_t 
          fmt::format("{}-{}{}", path.stem().string(), variant, path.extension().string());
 }
 
+sim::CompareOptions options_of(const SimulateArgs& args) {
+  return {.num_seeds = args.seeds, .num_threads = rl::resolve_threads(args.threads), .records_first = false};
+}
+
 Result<void> write_pictures(const SimulateArgs& args, const sim::Workload& workload,
-                            const std::vector<sim::Variant>& variants) {
-  if (args.html.empty() && args.trace.empty()) return {};
-  RONDO_ASSIGN(const auto timelines, sim::record_timelines(variants));
+                            std::vector<sim::VariantOutcomes>& outcomes) {
+  std::vector<timeline::Timeline> timelines;
+  for (sim::VariantOutcomes& variant : outcomes) {
+    if (variant.timeline) timelines.push_back(*std::exchange(variant.timeline, std::nullopt));
+  }
   if (!args.html.empty()) RONDO_TRY(timeline::write_page(args.html, title_of(workload), timelines));
   for (std::size_t v = 0; v < timelines.size() && !args.trace.empty(); ++v) {
     RONDO_TRY(timeline::write_chrome_trace(trace_path(args.trace, v), timelines[v]));
@@ -47,7 +51,10 @@ Result<void> run_sweep(const SimulateArgs& args, const sim::Workload& workload, 
   if (!args.trace.empty()) {
     return fail(Code::kInvalidArgument, "--trace shows one rollout; leave --sweep out, or take --html");
   }
-  RONDO_ASSIGN(const auto points, sim::sweep(workload, args.sweep, args.seeds, num_threads(args.threads)));
+  if (args.per_seed) {
+    return fail(Code::kInvalidArgument, "--per-seed is for one setting; leave --sweep out, or take --json");
+  }
+  RONDO_ASSIGN(const auto points, sim::sweep(workload, args.sweep, options_of(args)));
   if (!args.html.empty()) RONDO_TRY(replace_file(args.html, sim::sweep_page(title_of(workload), points)));
   if (args.json) {
     for (const sim::SweepPoint& point : points) {
@@ -59,16 +66,12 @@ Result<void> run_sweep(const SimulateArgs& args, const sim::Workload& workload, 
   return {};
 }
 
-Result<void> run(const SimulateArgs& args, Terminal& terminal) {
-  RONDO_ASSIGN(const sim::Workload workload, sim::load_workload(args.config.file, args.config.overrides));
-  if (args.show) {
-    terminal.print(sim::annotated_toml(workload));
-    return {};
-  }
-  if (!args.sweep.empty()) return run_sweep(args, workload, terminal);
+Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workload, Terminal& terminal) {
+  sim::CompareOptions options = options_of(args);
+  options.records_first = !args.html.empty() || !args.trace.empty();
   RONDO_ASSIGN(const auto variants, sim::variants_of(workload));
-  RONDO_ASSIGN(const auto outcomes, sim::compare(variants, args.seeds, num_threads(args.threads)));
-  RONDO_TRY(write_pictures(args, workload, variants));
+  RONDO_ASSIGN(auto outcomes, sim::compare(variants, options));
+  RONDO_TRY(write_pictures(args, workload, outcomes));
   if (args.json) {
     terminal.print(sim::outcomes_json(outcomes, ""));
     return {};
@@ -77,6 +80,15 @@ Result<void> run(const SimulateArgs& args, Terminal& terminal) {
   if (args.per_seed) terminal.print(sim::seed_table(outcomes) + "\n");
   terminal.print(sim::comparison_table(workload.compare, outcomes));
   return {};
+}
+
+Result<void> run(const SimulateArgs& args, Terminal& terminal) {
+  RONDO_ASSIGN(const sim::Workload workload, sim::load_workload(args.config.file, args.config.overrides));
+  if (args.show) {
+    terminal.print(sim::annotated_toml(workload));
+    return {};
+  }
+  return args.sweep.empty() ? run_comparison(args, workload, terminal) : run_sweep(args, workload, terminal);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 
@@ -15,16 +14,16 @@ struct Device {
   double flops = 0.0;             // dense 16-bit, per second
   double memory_bandwidth = 0.0;  // bytes per second
   double memory = 0.0;            // bytes
-  double peer_bandwidth = 0.0;    // to devices of the same instance (NVLink, HCCS), bytes per second one way
-  double rdma_bandwidth = 0.0;    // to other instances
+  double peer_bandwidth = 0.0;    // within its fast domain (NVLink, HCCS), bytes per second one way
+  double rdma_bandwidth = 0.0;    // beyond it, and to other instances
   double host_bandwidth = 0.0;    // to the host's memory, over PCIe
   double disk_bandwidth = 0.0;    // to the node's disks, this device's share
+  int peers = 1;                  // devices of its fast domain, itself included
 };
 
 /// The device of this name. kInvalidArgument with the nearest name if there is none. Any thread.
 Result<Device> find_device(std::string_view name);
 /// The name of a device whose times come from a measured profile.
 inline constexpr std::string_view kProfiledDevice = "cpu";
-std::vector<std::string> device_names();
 
 }  // namespace rondo::sim

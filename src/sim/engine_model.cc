@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "base/check.h"
 #include "base/file.h"
 
 namespace rondo::sim {
@@ -43,40 +42,78 @@ EngineModel::EngineModel(const Config& config, const Device& device, const Model
       kv_tokens_(config.kv_tokens) {}
 
 Result<EngineModel> EngineModel::create(const Config& config, const Device& device, const ModelShape& model) {
-  const bool profiled = device.flops == 0.0;
+  const bool profiled = device.name == kProfiledDevice;
   RONDO_ASSIGN(auto measured, load_profile(config.step_cost_file, profiled));
   EngineModel result(config, device, model, std::move(measured));
-  if (result.kv_tokens_ > 0) return result;
-  if (profiled) {
+  if (result.kv_tokens_ == 0 && profiled) {
     return fail(Code::kInvalidArgument, "engine.kv_tokens: device.preset = \"{}\" needs it", device.name);
   }
-  const double usable = config.devices * (device.memory * config.memory_share -
-                                          static_cast<double>(config.reserved_memory.bytes));
-  const double left = usable - result.weight_memory();
-  const double copies =
-      config.parallelism == Parallelism::kTensor ? config.devices / result.kv_shards() : 1.0;
-  result.kv_tokens_ = static_cast<std::int64_t>(left / (model.kv_bytes_per_token() * copies));
-  if (result.kv_tokens_ > 0) return result;
+  if (result.kv_tokens_ == 0) RONDO_TRY(result.fill_memory());
+  RONDO_TRY(result.check_times());
+  return result;
+}
+
+// KV tokens beside the weights on so many devices; at most 0 where even those do not fit.
+std::int64_t EngineModel::kv_room(int devices) const {
+  const double per_device =
+      device_.memory * config_.memory_share - static_cast<double>(config_.reserved_memory.bytes);
+  const double left = devices * per_device - weight_memory(devices);
+  const double copies = config_.parallelism == Parallelism::kTensor ? devices / kv_shards(devices) : 1.0;
+  return static_cast<std::int64_t>(left / (model_.kv_bytes_per_token() * copies));
+}
+
+Result<void> EngineModel::fill_memory() {
+  kv_tokens_ = kv_room(config_.devices);
+  if (kv_tokens_ > 0) return {};
+  int enough = config_.devices;
+  while (enough <= kMostDevices && kv_room(enough) <= 0) ++enough;
+  const std::string advice =
+      enough <= kMostDevices
+          ? fmt::format("at least {} devices are needed, or a greater engine.memory_share", enough)
+          : "more devices do not help: raise engine.memory_share, or lower engine.reserved_memory or "
+            "model.kv_value_bytes";
   return fail(
       Code::kResourceExhausted,
-      "engine.devices: {} x {} leave {:.0f} GB for the {:.0f} GB of weights of {}; at least {} devices "
-      "are needed, or a greater engine.memory_share",
-      config.devices, device.name, usable / 1e9, result.weight_memory() / 1e9, model.name,
-      static_cast<int>(model.total_params() * model.weight_bytes / std::max(1.0, usable / config.devices)) +
-          1);
+      "engine.devices: {} x {} of {:.0f} GB, of which {:.0f} % less {:.0f} GB may be used, do not hold "
+      "the {:.0f} GB of weights of {} and KV; {}",
+      config_.devices, device_.name, device_.memory / 1e9, 100.0 * config_.memory_share,
+      static_cast<double>(config_.reserved_memory.bytes) / 1e9, weight_memory(config_.devices) / 1e9,
+      model_.name, advice);
+}
+
+// A clock that stands still or overflows would end no rollout. The least load stands for all.
+Result<void> EngineModel::check_times() const {
+  constexpr double kShortest = 1e-9, kLongest = 1e5;  // seconds
+  const double tokens = static_cast<double>(kv_tokens_);
+  for (const double seconds :
+       {step_time({1, 1}, 0).seconds(0), step_time({1, 2}, 0).seconds(0),
+        step_time({1, 1}, tokens).seconds(tokens), std::max(kShortest, prefill_s(1, 0))}) {
+    if (seconds >= kShortest && seconds <= kLongest) continue;
+    return fail(
+        Code::kInvalidArgument,
+        "a step of one response would take {:g} s, where {:g} to {:g} s is plausible; check "
+        "engine.memory_efficiency, engine.flops_efficiency, the engine's overheads and the device's figures",
+        seconds, kShortest, kLongest);
+  }
+  return {};
 }
 
 // Tensor parallelism splits KV by heads, and a latent has only one.
-double EngineModel::kv_shards() const {
-  if (config_.parallelism == Parallelism::kDataWithExperts) return config_.devices;
-  return model_.latent() ? 1.0 : std::min(config_.devices, model_.kv_heads);
+double EngineModel::kv_shards(int devices) const {
+  if (config_.parallelism == Parallelism::kDataWithExperts) return devices;
+  return model_.latent() ? 1.0 : std::min(devices, model_.kv_heads);
 }
 
-double EngineModel::weight_memory() const {
+double EngineModel::weight_memory(int devices) const {
   const double total = model_.total_params();
   if (config_.parallelism == Parallelism::kTensor) return total * model_.weight_bytes;
   const double replicated = total - model_.routed_params();
-  return (model_.routed_params() + config_.devices * replicated) * model_.weight_bytes;
+  return (model_.routed_params() + devices * replicated) * model_.weight_bytes;
+}
+
+// Of a collective over all devices: its slowest link counts.
+double EngineModel::link_bandwidth() const {
+  return config_.devices > device_.peers ? device_.rdma_bandwidth : device_.peer_bandwidth;
 }
 
 double EngineModel::linear_s(double rows) const {
@@ -98,13 +135,11 @@ double EngineModel::collectives_s(double rows) const {
   const double row = model_.hidden * kActivationBytes;
   if (config_.parallelism == Parallelism::kTensor) {  // two all-reduces per layer
     const double bytes = 2.0 * (config_.devices - 1) / config_.devices * rows * row;
-    return 2.0 * model_.layers * (config_.collective_latency_us * 1e-6 + bytes / device_.peer_bandwidth);
+    return 2.0 * model_.layers * (config_.collective_latency_us * 1e-6 + bytes / link_bandwidth());
   }
-  // Rows go to their experts and back; beyond a node over RDMA.
-  constexpr int kDevicesPerNode = 8;
-  const double link = config_.devices > kDevicesPerNode ? device_.rdma_bandwidth : device_.peer_bandwidth;
+  // Rows go to their experts and back.
   const double bytes = rows / config_.devices * model_.experts_per_token * row * config_.imbalance;
-  return 2.0 * model_.expert_layers() * (config_.collective_latency_us * 1e-6 + bytes / link);
+  return 2.0 * model_.expert_layers() * (config_.collective_latency_us * 1e-6 + bytes / link_bandwidth());
 }
 
 StepTime EngineModel::step_time(const StepLoad& load, double kv_tokens) const {
@@ -113,7 +148,7 @@ StepTime EngineModel::step_time(const StepLoad& load, double kv_tokens) const {
   if (load.speculative()) {
     fixed += config_.spec_step_overhead_ms * 1e-3 + config_.spec_sequence_overhead_us * 1e-6 * load.sequences;
   }
-  const double read = model_.kv_bytes_per_token() / kv_shards() / bandwidth_;
+  const double read = model_.kv_bytes_per_token() / kv_shards(config_.devices) / bandwidth_;
   const double rows_per_sequence = load.rows / std::max(1.0, load.sequences);
   const double compute = model_.attention_flops() * rows_per_sequence / config_.devices / flops_;
   const double uneven = config_.parallelism == Parallelism::kTensor ? 1.0 : config_.imbalance;
@@ -152,7 +187,7 @@ double EngineModel::prefill_s(double tokens, double cached) const {
   return (linear + attention) / config_.devices / flops_;
 }
 
-rollout::StepCost EngineModel::as_profile(int max_gamma) const {
+Result<rollout::StepCost> EngineModel::as_profile(int max_gamma) const {
   if (measured_) return *measured_;
   rollout::StepCost::Axes axes{
       .batches = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, .gammas = {0}, .contexts = {0, 65536}};
@@ -168,9 +203,9 @@ rollout::StepCost EngineModel::as_profile(int max_gamma) const {
       }
     }
   }
-  auto cost = rollout::StepCost::create(std::move(axes), std::move(seconds));
-  RONDO_CHECK(cost.has_value());
-  return *std::move(cost);
+  RONDO_ASSIGN_CTX(rollout::StepCost cost, rollout::StepCost::create(std::move(axes), std::move(seconds)),
+                   "the times that engine and device give steps of up to 1024 responses with drafts");
+  return cost;
 }
 
 }  // namespace rondo::sim

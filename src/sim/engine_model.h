@@ -46,6 +46,8 @@ struct StepTime {
 /// Does not know requests. Immutable; any thread.
 class EngineModel final {
  public:
+  static constexpr int kMostDevices = 4096;
+  static constexpr double kMostMs = 1e6;  // of an overhead
   struct Config {
     Parallelism parallelism = Parallelism::kTensor;
     int devices = 1;
@@ -68,21 +70,24 @@ class EngineModel final {
           "parallelism", parallelism,
           "How an instance uses its devices. tensor: all weights split; data_expert: attention per device, "
           "experts spread");
-      v.field("devices", devices, "Devices of one instance", {.min = 1, .max = 4096});
+      v.field("devices", devices, "Devices of one instance", {.min = 1, .max = kMostDevices});
       v.field("memory_efficiency", memory_efficiency, "Share of the memory bandwidth that kernels reach",
               {.above = 0, .max = 1});
       v.field("flops_efficiency", flops_efficiency, "Share of the peak FLOP/s that kernels reach",
               {.above = 0, .max = 1});
-      v.field("step_overhead_ms", step_overhead_ms, "Time of a step beside its kernels", {.min = 0});
+      v.field("step_overhead_ms", step_overhead_ms, "Time of a step beside its kernels",
+              {.min = 0, .max = kMostMs});
       v.field("sequence_overhead_us", sequence_overhead_us, "Time of a step per running response",
-              {.min = 0});
+              {.min = 0, .max = 1e3 * kMostMs});
       v.field("collective_latency_us", collective_latency_us, "Time to start a collective between devices",
-              {.min = 0});
-      v.field("imbalance", imbalance, "data_expert: load of the busiest device over the mean", {.min = 1});
+              {.min = 0, .max = 1e3 * kMostMs});
+      v.field("imbalance", imbalance, "data_expert: load of the busiest device over the mean",
+              {.min = 1, .max = kMostDevices});
       v.field("spec_step_overhead_ms", spec_step_overhead_ms,
-              "Time that a step with drafts takes beside its rows", {.min = 0});
+              "Time that a step with drafts takes beside its rows", {.min = 0, .max = kMostMs});
       v.field("spec_sequence_overhead_us", spec_sequence_overhead_us,
-              "Time to draft and verify per running response, beside its rows", {.min = 0});
+              "Time to draft and verify per running response, beside its rows",
+              {.min = 0, .max = 1e3 * kMostMs});
       v.field("memory_share", memory_share, "Share of a device's memory for weights and KV",
               {.above = 0, .max = 1});
       v.field("reserved_memory", reserved_memory,
@@ -100,22 +105,25 @@ class EngineModel final {
   StepTime step_time(const StepLoad& load, double kv_tokens) const;
   /// Time to compute `tokens` new positions behind `cached` ones.
   double prefill_s(double tokens, double cached) const;
-  /// The grid that `rondo profile` would have measured.
-  rollout::StepCost as_profile(int max_gamma) const;
+  /// The grid that `rondo profile` would have measured. kInvalidArgument if it has times that are none.
+  Result<rollout::StepCost> as_profile(int max_gamma) const;
 
   std::int64_t kv_tokens() const { return kv_tokens_; }
   double kv_bytes_per_token() const { return model_.kv_bytes_per_token(); }
-  double kv_bytes() const { return static_cast<double>(kv_tokens_) * kv_bytes_per_token(); }
   const Device& device() const { return device_; }
   int num_devices() const { return config_.devices; }
 
  private:
   EngineModel(const Config& config, const Device& device, const ModelShape& model,
               std::optional<rollout::StepCost> measured);
-  double weight_memory() const;
   double linear_s(double rows) const;
   double collectives_s(double rows) const;
-  double kv_shards() const;
+  double link_bandwidth() const;
+  double kv_shards(int devices) const;
+  double weight_memory(int devices) const;
+  std::int64_t kv_room(int devices) const;
+  Result<void> fill_memory();
+  Result<void> check_times() const;
   StepTime measured_time(const StepLoad& load, double kv_tokens) const;
 
   Config config_;

@@ -82,7 +82,7 @@ TEST(EngineModel, DraftsCostRowsAndOverhead) {
   const double plain = e.step_time({100, 100}, 1e6).seconds(1e6);
   const double drafted = e.step_time({100, 300}, 1e6).seconds(1e6);
   EXPECT_GT(drafted, plain + 1e-3 + 100 * 20e-6 - 1e-9);
-  const auto profile = e.as_profile(8);
+  const auto profile = *e.as_profile(8);
   EXPECT_NEAR(profile.seconds(64, 2, 32768), e.step_time({64, 192}, 64.0 * 32768).seconds(64.0 * 32768),
               1e-12);
 }
@@ -102,6 +102,67 @@ TEST(EngineModel, NamesTheNearestPresetAndTheSettingToChange) {
               ::testing::AllOf(HasSubstr("engine.devices"), HasSubstr("at least 3 devices")));
   const auto cpu = EngineModel::create({}, *find_device("cpu"), model("smollm2-135m"));
   EXPECT_THAT(cpu.error().message(), HasSubstr("engine.step_cost_file"));
+}
+
+std::string refusal(const EngineModel::Config& config, const Device& device, const ModelShape& shape) {
+  const auto result = EngineModel::create(config, device, shape);
+  return result ? "no error" : result.error().message();
+}
+
+// Attention weights lie on every device, so that the number is more than the quotient of two sizes.
+TEST(EngineModel, SaysHowManyDevicesAreEnough) {
+  const Device h800 = *find_device("h800");
+  const EngineModel::Config experts{.parallelism = Parallelism::kDataWithExperts, .devices = 16};
+  const ModelShape kimi = model("kimi-k2");
+  const std::string message = refusal(experts, h800, kimi);
+  ASSERT_NE(message.find("at least "), std::string::npos) << message;
+  const int named = std::stoi(message.substr(message.find("at least ") + 9));
+  EXPECT_GT(named, 16);
+  EngineModel::Config enough = experts;
+  enough.devices = named;
+  EXPECT_EQ(refusal(enough, h800, kimi), "no error");
+  enough.devices = named - 1;
+  EXPECT_THAT(refusal(enough, h800, kimi), HasSubstr("at least "));
+}
+
+TEST(EngineModel, SaysWhereMoreDevicesDoNotHelp) {
+  const Device h800 = *find_device("h800");
+  EXPECT_THAT(refusal({.reserved_memory = {200'000'000'000}}, h800, model("qwen3-32b")),
+              ::testing::AllOf(HasSubstr("more devices do not help"), HasSubstr("engine.reserved_memory")));
+}
+
+TEST(EngineModel, RefusesStepsOfNoTimeOrOfYears) {
+  Device slow = *find_device("h800");
+  slow.flops = 1e-288;
+  EXPECT_THAT(refusal({}, slow, model("smollm2-135m")), HasSubstr("a step of one response"));
+  EXPECT_THAT(refusal({.memory_efficiency = 1e-12}, *find_device("h800"), model("smollm2-135m")),
+              HasSubstr("engine.memory_efficiency"));
+  EXPECT_THAT(refusal({.spec_step_overhead_ms = 1e9}, *find_device("h800"), model("smollm2-135m")),
+              HasSubstr("a step of one response"));
+}
+
+TEST(EngineModel, AProfileOfAbsurdStepsIsRefusedRatherThanMade) {
+  const EngineModel e = engine({.spec_sequence_overhead_us = 1e9}, "h800", "smollm2-135m");
+  EXPECT_THAT(e.as_profile(8).error().message(), HasSubstr("seconds"));
+}
+
+// Both all-reduces of a layer send 2 * 15/16 of the rows over each device's slowest link.
+TEST(EngineModel, CollectivesBeyondTheFastDomainTakeTheSlowLinks) {
+  const ModelShape shape = model("qwen3-32b");
+  const auto transfer = [&](const char* device, double link) {
+    Device fast = *find_device(device);
+    fast.peer_bandwidth = fast.rdma_bandwidth = 1e30;
+    const EngineModel::Config config{.devices = 16};
+    const double with =
+        EngineModel::create(config, *find_device(device), shape)->step_time({64, 64}, 0).fixed_s;
+    const double without = EngineModel::create(config, fast, shape)->step_time({64, 64}, 0).fixed_s;
+    const double bytes = 2.0 * 15 / 16 * 64 * shape.hidden * 2.0;
+    EXPECT_NEAR(with - without, 2.0 * shape.layers * bytes / link, 1e-12) << device;
+  };
+  transfer("h800", 50e9);
+  transfer("ascend_910c", 392e9);
+  EXPECT_EQ(find_device("h800")->peers, 8);
+  EXPECT_EQ(find_device("ascend_910c")->peers, 384);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -10,8 +11,10 @@ namespace rondo::sim {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Engines allocate KV by blocks of about 16 tokens, of which half of the last is empty.
+// Engines allocate KV by blocks of about 16 tokens, of which half of the last is empty. An admission leaves
+// the other half to each running response, or it would be undone at once.
 constexpr double kBlockWaste = 8.0;
+constexpr double kAdmissionRoom = 8.0;
 
 }  // namespace
 
@@ -98,6 +101,7 @@ void Instance::do_steps(double steps, double until) {
   }
   kv_tokens_ += steps * growth_;
   stats_.request_steps += steps * running_;
+  stats_.tokens += steps * growth_;
   stats_.running_s += (until - synced_) * running_;
   stats_.busy_s += until - synced_;
   stats_.last_busy_s = until;
@@ -166,10 +170,9 @@ double Instance::steps_to_full() const {
   return std::max(0.0, room) / growth_;
 }
 
-bool Instance::retime(double now) {
+void Instance::retime(double now) {
   advance(now);
   admit();
-  const double before = next_s_;
   next_s_ = kNever;
   next_ = Event::kNone;
   if (running_ > 0) {
@@ -191,28 +194,21 @@ bool Instance::retime(double now) {
     recording_->set(InstanceId(index_), now, running_, static_cast<double>(queue_.size()),
                     100.0 * kv_tokens_ / static_cast<double>(engine_->kv_tokens()));
   }
-  return next_s_ != before;
 }
 
-RequestIndex Instance::run_to(double time) {
+Instance::Happened Instance::run_to(double time) {
+  RONDO_CHECK(next_ != Event::kNone);
   ++stats_.events;
-  RequestIndex stopped = -1;
   if (next_ == Event::kArrival) {
     advance(time);
     std::ranges::pop_heap(arrivals_, std::greater{});
     const Arrival arrival = arrivals_.back();
     arrivals_.pop_back();
     begin(arrival.request, arrival.cached);
-  } else {
-    RONDO_CHECK(next_ != Event::kNone);
-    do_steps(next_steps_, time);
-    if (next_ == Event::kChunkEnd) {
-      stopped = end_chunk();
-    } else {
-      preempt_latest();
-    }
+    return {next_, arrival.request};
   }
-  return stopped;
+  do_steps(next_steps_, time);
+  return {next_, next_ == Event::kChunkEnd ? end_chunk() : preempt_latest()};
 }
 
 void Instance::stop_running(RequestIndex request, std::int32_t generated) {
@@ -239,25 +235,34 @@ RequestIndex Instance::end_chunk() {
   return entry.request;
 }
 
-void Instance::preempt_latest() {
+double Instance::done_now(const RequestState& request) const {
+  return request.done + (lanes_[request.lane].clock - request.entered);
+}
+
+// Of a running request that stops before its chunk's end: what it had when it began, at least.
+std::int32_t Instance::whole_tokens(const RequestState& request) const {
+  const auto generated = std::min(static_cast<std::int32_t>(done_now(request)), request.chunk_end - 1);
+  return std::max(generated, request.generated);
+}
+
+RequestIndex Instance::preempt_latest() {
   while (!(*requests_)[static_cast<std::size_t>(admitted_.back())].running) admitted_.pop_back();
   const RequestIndex request = admitted_.back();
   admitted_.pop_back();
   RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
-  const double now_done = state.done + (lanes_[state.lane].clock - state.entered);
-  const auto generated = std::min(static_cast<std::int32_t>(now_done), state.chunk_end - 1);
-  stop_running(request, std::max(generated, state.generated));
+  stop_running(request, whole_tokens(state));
   state.origin = timeline::KvOrigin::kRecomputed;
   queue_.push_front(request);
   ++stats_.preemptions;
   stats_.recomputed_tokens += state.context();
+  return request;
 }
 
 bool Instance::fits(const RequestState& request) const {
   if (running_ == 0) return true;
   const auto capacity = static_cast<double>(engine_->kv_tokens());
   const double used = kv_tokens_ + kBlockWaste * (running_ + 1) + request.context();
-  return used + limits_.watermark * capacity <= capacity;
+  return used + std::max(limits_.watermark * capacity, kAdmissionRoom * (running_ + 1)) <= capacity;
 }
 
 void Instance::admit() {
@@ -269,8 +274,45 @@ void Instance::admit() {
   }
 }
 
+// Of a prefill, what lies beyond the end is not counted.
 void Instance::stop(double now) {
   if (running_ > 0) advance(now);
+  stats_.busy_s -= std::max(0.0, synced_ - now);
+  synced_ = std::min(synced_, now);
+  for (const RequestIndex request : running_requests()) {
+    stop_running(request, whole_tokens((*requests_)[static_cast<std::size_t>(request)]));
+  }
+}
+
+std::vector<RequestIndex> Instance::running_requests() const {
+  std::vector<RequestIndex> requests;
+  for (const Lane& lane : lanes_) {
+    for (const Entry& entry : lane.heap) {
+      if ((*requests_)[static_cast<std::size_t>(entry.request)].stamp == entry.stamp) {
+        requests.push_back(entry.request);
+      }
+    }
+  }
+  std::ranges::sort(requests);
+  return requests;
+}
+
+void Instance::check_invariants() const {
+  const std::vector<RequestIndex> requests = running_requests();
+  RONDO_CHECK_EQ(std::ssize(requests), running_);
+  RONDO_CHECK_EQ(std::accumulate(counts_.begin(), counts_.end(), 0), running_);
+  double tokens = 0.0;
+  for (const RequestIndex request : requests) {
+    const RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+    RONDO_CHECK(state.running);
+    RONDO_CHECK_EQ(state.instance, index_);
+    tokens += state.prompt_tokens + done_now(state);
+  }
+  constexpr double kRounding = 1e-9;  // of sums over some thousand events
+  const auto capacity = static_cast<double>(engine_->kv_tokens());
+  RONDO_CHECK_LE(std::abs(tokens - kv_tokens_), kRounding * capacity);
+  if (!limits_.preempts || running_ < 2) return;  // one alone has nothing that could leave
+  RONDO_CHECK_LE(kv_tokens_ + kBlockWaste * running_, capacity * (1.0 + kRounding));
 }
 
 void Instance::record(RequestIndex request, std::int32_t generated) {
@@ -278,7 +320,7 @@ void Instance::record(RequestIndex request, std::int32_t generated) {
   recording_->timeline.chunk({.request = RequestId(request),
                               .group = GroupId(state.group),
                               .instance = InstanceId(index_),
-                              .begin_ns = as_ns(state.begun),
+                              .begin_ns = as_ns(std::min(state.begun, synced_)),  // prefill may be cut off
                               .end_ns = as_ns(synced_),
                               .begin_tokens = state.generated,
                               .end_tokens = generated,

@@ -39,7 +39,14 @@ class Instance final {
     double request_steps = 0.0;  // steps, each counted once per running request
     std::int64_t preemptions = 0;
     std::int64_t recomputed_tokens = 0;  // by preemption
+    double tokens = 0.0;                 // generated, those that a preemption cut off included
     std::int64_t events = 0;
+  };
+  enum class Event : std::uint8_t { kNone, kArrival, kChunkEnd, kFull };
+  /// An event, and the request that began, has reached its chunk_end and left, or lost its KV.
+  struct Happened {
+    Event event = Event::kNone;
+    RequestIndex request = -1;
   };
 
   /// `requests` and `engine` outlive the instance. `recording` may be null.
@@ -55,20 +62,21 @@ class Instance final {
   /// The request drafts as those of another lane from now on.
   void change_lane(RequestIndex request, std::uint8_t lane, double now);
 
-  /// Admits what is queued and finds the next event. Returns whether its time has changed.
-  bool retime(double now);
+  /// Admits what is queued and finds the next event.
+  void retime(double now);
   double next_event_s() const { return next_s_; }
-  /// Does the next event. The request that has reached its chunk_end and left, or -1.
-  RequestIndex run_to(double time);
-  /// Counts time and tokens up to now, where the simulation ends.
+  /// Does the next event.
+  Happened run_to(double time);
+  /// Ends the simulation: what runs stops with the whole tokens that it has. Nothing may follow.
   void stop(double now);
 
-  std::int32_t running() const { return running_; }
-  double kv_tokens() const { return kv_tokens_; }
   const Stats& stats() const { return stats_; }
+  /// Aborts if the state contradicts itself or, without reservations, what runs needs more KV than there is.
+  /// (Reservations are the scheduler's, which knows what groups share.) After retime(); for tests: it visits
+  /// every request.
+  void check_invariants() const;
 
  private:
-  enum class Event : std::uint8_t { kNone, kArrival, kChunkEnd, kFull };
   struct Entry {
     double end = 0.0;  // of the lane's clock
     RequestIndex request = 0;
@@ -105,7 +113,10 @@ class Instance final {
   double steps_to_full() const;
   void admit();
   bool fits(const RequestState& request) const;
-  void preempt_latest();
+  RequestIndex preempt_latest();
+  double done_now(const RequestState& request) const;
+  std::int32_t whole_tokens(const RequestState& request) const;
+  std::vector<RequestIndex> running_requests() const;
   RequestIndex end_chunk();
 
   std::int32_t index_;

@@ -1,6 +1,7 @@
 #include "sim/model_shape.h"
 
 #include <span>
+#include <vector>
 
 #include "base/text_distance.h"
 
@@ -90,6 +91,12 @@ std::span<const ModelShape> models() {
   return all;
 }
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ModelShape& model : models()) names.push_back(model.name);
+  return names;
+}
+
 }  // namespace
 
 double ModelShape::kv_bytes_per_token() const {
@@ -134,12 +141,6 @@ double ModelShape::total_params() const {
 double ModelShape::attention_flops() const {
   const double width = latent() ? 2.0 * kv_rank + rope_dim : 2.0 * head_dim;
   return 2.0 * layers * heads * width;
-}
-
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const ModelShape& model : models()) names.push_back(model.name);
-  return names;
 }
 
 Result<ModelShape> find_model(std::string_view name) {

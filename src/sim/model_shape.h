@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 
@@ -51,6 +50,5 @@ struct ModelShape {
 
 /// The model of this name. kInvalidArgument with the nearest name if there is none. Any thread.
 Result<ModelShape> find_model(std::string_view name);
-std::vector<std::string> model_names();
 
 }  // namespace rondo::sim

@@ -8,7 +8,7 @@ namespace rondo::sim {
 struct Outcome {
   std::uint64_t seed = 0;
   double total_s = 0.0;
-  double tail_s = 0.0;  // while only the last tenth of the responses to finish runs
+  double tail_s = 0.0;  // while only the last tenth of the responses to finish runs (timeline::tail_begin)
   std::int64_t responses = 0;
   std::int64_t tokens = 0;             // of complete groups
   std::int64_t unfinished_tokens = 0;  // generated, of groups that were given up
@@ -24,7 +24,8 @@ struct Outcome {
   std::int64_t chunks = 0;
   std::int64_t events = 0;
   double request_steps = 0.0;
-  std::uint64_t event_hash = 0;  // of all decisions and events with their times
+  // Of all assignments, moves, starts, preemptions and ends with their times.
+  std::uint64_t event_hash = 0;
 
   // Measured; they differ from run to run.
   double wall_s = 0.0;

@@ -1,6 +1,7 @@
 // Recording: what happened in a simulation, for pictures of it and for a replay of its decisions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,9 +11,10 @@
 
 namespace rondo::sim {
 
-/// Simulated seconds as the nanoseconds of logs and timelines.
+/// Simulated seconds as the nanoseconds of logs and timelines, which end after 290 years.
 inline std::int64_t as_ns(double seconds) {
-  return static_cast<std::int64_t>(seconds * 1e9);
+  constexpr double kMost = 9.2e18;
+  return static_cast<std::int64_t>(std::min(seconds * 1e9, kMost));
 }
 
 /// Filled by a simulation that is given one. The timeline's memory is bounded, that of the inputs grows with

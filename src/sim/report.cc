@@ -1,6 +1,5 @@
 #include "sim/report.h"
 
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "metrics/console.h"
@@ -10,42 +9,15 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-std::vector<double> values_of(const VariantOutcomes& variant,
-                              const std::function<double(const Outcome&)>& value) {
-  std::vector<double> values;
-  for (const Outcome& outcome : variant.outcomes) values.push_back(value(outcome));
-  return values;
-}
-
-double mean_of(const VariantOutcomes& variant, const std::function<double(const Outcome&)>& value) {
-  return spread_of(values_of(variant, value)).mean;
-}
-
-// Of each seed, the variant's value over the base's.
-Spread ratio(const VariantOutcomes& variant, const VariantOutcomes& base,
-             const std::function<double(const Outcome&)>& value) {
-  std::vector<double> ratios;
-  for (std::size_t s = 0; s < variant.outcomes.size(); ++s) {
-    ratios.push_back(value(variant.outcomes[s]) / value(base.outcomes[s]));
-  }
-  return spread_of(ratios);
-}
-
-std::string with_range(const Spread& spread, std::size_t num_seeds) {
-  if (num_seeds == 1) return fmt::format("{:.2f}", spread.mean);
-  return fmt::format("{:.2f} [{:.2f}, {:.2f}]", spread.mean, spread.least, spread.most);
+std::string with_range(const std::optional<Spread>& spread, std::size_t num_seeds) {
+  if (!spread) return "-";
+  if (num_seeds == 1) return fmt::format("{:.2f}", spread->mean);
+  return fmt::format("{:.2f} [{:.2f}, {:.2f}]", spread->mean, spread->least, spread->most);
 }
 
 std::string published(const std::vector<double>& values, std::size_t index, double none) {
   if (values.empty() || values[index] == none) return "-";
   return fmt::format("{:.2f}", values[index]);
-}
-
-double tail_of(const Outcome& o) {
-  return o.tail_s;
-}
-double speed_of(const Outcome& o) {
-  return o.tokens_per_s();
 }
 
 }  // namespace
@@ -64,13 +36,13 @@ std::string comparison_table(const CompareConfig& compare, const std::vector<Var
   for (std::size_t v = 0; v < all.size(); ++v) {
     const VariantOutcomes& variant = all[v];
     const std::size_t seeds = variant.outcomes.size();
-    const auto mean = [&](auto value) { return mean_of(variant, value); };
+    const auto mean = [&](Figure figure) { return mean_of(variant, figure); };
     std::vector<std::string> row = {variant.label, fmt::format("{:.0f}", mean(speed_of)),
-                                    with_range(ratio(variant, all.front(), speed_of), seeds)};
+                                    with_range(ratio_of(variant, all.front(), speed_of), seeds)};
     if (publishes) row.push_back(published(compare.published_speedup, v, 0.0));
-    row.push_back(fmt::format("{:.0f}", mean([](const Outcome& o) { return o.total_s; })));
+    row.push_back(fmt::format("{:.0f}", mean(total_of)));
     row.push_back(fmt::format("{:.0f}", mean(tail_of)));
-    row.push_back(with_range(ratio(variant, all.front(), tail_of), seeds));
+    row.push_back(with_range(ratio_of(variant, all.front(), tail_of), seeds));
     if (publishes) row.push_back(published(compare.published_tail, v, -1.0));
     row.push_back(fmt::format("{:.0f} %", 100 * mean([](const Outcome& o) { return o.idle_share; })));
     row.push_back(fmt::format("{:.0f} %", 100 * mean([](const Outcome& o) { return o.finish_spread; })));

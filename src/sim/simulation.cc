@@ -15,7 +15,7 @@
 namespace rondo::sim {
 namespace {
 
-enum class Mark : std::uint64_t { kAssigned = 1, kChunkDone, kFinished };
+enum class Mark : std::uint64_t { kAssigned = 1, kChunkDone, kFinished, kMoved, kBegun, kPreempted };
 
 timeline::KvOrigin origin_of(rollout::KvSource source) {
   switch (source) {
@@ -67,6 +67,8 @@ class Simulation final {
   void touch(std::int32_t instance);
   void retime_touched();
   void mark(Mark kind, RequestIndex request, std::int64_t a, std::int64_t b);
+  void mark(const Instance::Happened& happened, std::int32_t instance);
+  void check_invariants() const;
   template <class Input>
   void log(Input input) {
     if (recording_ == nullptr || !recording_->logs_inputs) return;
@@ -90,7 +92,7 @@ class Simulation final {
   std::vector<std::int32_t> touched_;
   std::vector<bool> is_touched_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<double> finish_s_;
+  std::vector<std::int64_t> finish_ns_;
   double now_ = 0.0;
   double migrated_bytes_ = 0.0;
   double evicted_bytes_ = 0.0;
@@ -123,7 +125,10 @@ Result<void> Simulation::add_instances() {
   }
   const Instance::Limits limits{
       .preempts = !chunked(), .max_running = cluster_.max_running, .watermark = cluster_.watermark};
-  const rollout::StepCost cost = cluster_.engine.as_profile(cluster_.drafts.max_gamma);
+  std::optional<rollout::StepCost> cost;
+  if (cluster_.speculates) {
+    RONDO_ASSIGN(cost, cluster_.engine.as_profile(cluster_.drafts.max_gamma));
+  }
   instances_.reserve(count);
   for (std::int32_t i = 0; i < cluster_.instances; ++i) {
     const rollout::InstanceSpec spec{
@@ -131,9 +136,9 @@ Result<void> Simulation::add_instances() {
     RONDO_TRY(scheduler_->add_instance(spec));
     log(rollout::InstanceAdded{spec});
     instances_.emplace_back(i, cluster_.engine, limits, requests_, recording_);
-    if (!cluster_.speculates) continue;
+    if (!cost) continue;
     const std::uint64_t seed = rollout_.seed * 1000003 + static_cast<std::uint64_t>(i);
-    instances_.back().draft_with(Drafting(cluster_.drafts, cost, cluster_.gain, seed));
+    instances_.back().draft_with(Drafting(cluster_.drafts, *cost, cluster_.gain, seed));
   }
   link_free_s_.assign(count, 0.0);
   epochs_.assign(count, 0);
@@ -157,7 +162,7 @@ Result<void> Simulation::add_groups() {
                            .is_probe = is_probe});
     }
   }
-  finish_s_.reserve(requests_.size());
+  finish_ns_.reserve(requests_.size());
   return {};
 }
 
@@ -177,6 +182,7 @@ Result<Outcome> Simulation::run() {
   do {
     assign_all();
     retime_touched();
+    if (rollout_.checks) check_invariants();
   } while (next_event());
   const rollout::Idle idle = scheduler_->plan().error();
   if (idle != rollout::Idle::kNothingWaiting && idle != rollout::Idle::kGoalReached) {
@@ -233,6 +239,8 @@ double Simulation::start_time(const rollout::Assignment& assignment) {
   const double begin = std::max(now_, link_free_s_[to]);
   link_free_s_[to] = begin + bytes / (link * cluster_.engine.num_devices());
   migrated_bytes_ += bytes;
+  mark(Mark::kMoved, static_cast<RequestIndex>(assignment.request.value()), placement.moved_tokens,
+       static_cast<std::int64_t>(tier));
   return std::max(start, link_free_s_[to]);
 }
 
@@ -273,9 +281,10 @@ bool Simulation::next_event() {
     if (epochs_[static_cast<std::size_t>(event.instance)] != event.epoch) continue;  // overtaken
     if (rollout_.goal > 0 && scheduler_->stats().finished_groups >= rollout_.goal) return false;
     now_ = event.time;
-    const RequestIndex stopped = instance(event.instance).run_to(now_);
+    const Instance::Happened happened = instance(event.instance).run_to(now_);
     touch(event.instance);
-    if (stopped >= 0) report_stop(stopped);
+    mark(happened, event.instance);
+    if (happened.event == Instance::Event::kChunkEnd) report_stop(happened.request);
     return true;
   }
   return false;
@@ -304,7 +313,7 @@ void Simulation::finish(RequestIndex request) {
   const std::int64_t begin = clock_.now_ns();
   scheduler_->finished(RequestId(request), state.length);
   decision_ns_ += clock_.now_ns() - begin;
-  finish_s_.push_back(now_);
+  finish_ns_.push_back(as_ns(now_));
   GroupState& group = groups_[static_cast<std::size_t>(state.group)];
   ++group.finished;
   group.tokens += state.length;
@@ -332,6 +341,18 @@ void Simulation::mark(Mark kind, RequestIndex request, std::int64_t a, std::int6
   }
 }
 
+// Ends of chunks are marked where they are reported.
+void Simulation::mark(const Instance::Happened& happened, std::int32_t instance) {
+  if (happened.event == Instance::Event::kChunkEnd) return;
+  const bool began = happened.event == Instance::Event::kArrival;
+  mark(began ? Mark::kBegun : Mark::kPreempted, happened.request, instance, 0);
+}
+
+void Simulation::check_invariants() const {
+  scheduler_->check_invariants();
+  for (const Instance& each : instances_) each.check_invariants();
+}
+
 void Simulation::count_unfinished(Outcome& outcome) const {
   for (const GroupState& group : groups_) {
     if (group.finished == group.size) continue;
@@ -345,7 +366,8 @@ Outcome Simulation::outcome() {
   const rollout::Scheduler::Stats& stats = scheduler_->stats();
   Outcome result{.seed = rollout_.seed,
                  .total_s = now_,
-                 .responses = std::ssize(finish_s_),
+                 .tail_s = 1e-9 * static_cast<double>(as_ns(now_) - timeline::tail_begin(finish_ns_, 0)),
+                 .responses = std::ssize(finish_ns_),
                  .tokens = tokens_,
                  .recomputed_tokens = stats.recomputed_tokens,
                  .migrations = stats.moves,
@@ -353,30 +375,29 @@ Outcome Simulation::outcome() {
                  .evicted_bytes = evicted_bytes_,
                  .chunks = stats.assignments,
                  .event_hash = hash_};
-  if (!finish_s_.empty()) {
-    result.tail_s = now_ - finish_s_[finish_s_.size() - 1 - finish_s_.size() / 10];
-  }
   double busy = 0.0;
   double running = 0.0;
+  double generated = 0.0;
   double first = now_;
   double last = 0.0;
   for (Instance& each : instances_) {
     each.stop(now_);
     const Instance::Stats& s = each.stats();
-    busy += std::min(s.busy_s, now_);
+    busy += s.busy_s;
     running += s.running_s;
     first = std::min(first, s.last_busy_s);
     last = std::max(last, s.last_busy_s);
+    generated += s.tokens;
     result.request_steps += s.request_steps;
     result.preemptions += s.preemptions;
     result.recomputed_tokens += s.recomputed_tokens;
     result.events += s.events;
   }
   count_unfinished(result);
-  result.idle_share = 1.0 - busy / (now_ * static_cast<double>(instances_.size()));
+  // Busy throughout, the sum of an instance's times may exceed the whole by rounding.
+  result.idle_share = std::max(0.0, 1.0 - busy / (now_ * static_cast<double>(instances_.size())));
   result.mean_running = running / busy;
   result.finish_spread = (last - first) / now_;
-  const auto generated = static_cast<double>(result.tokens + result.unfinished_tokens);
   result.accept_length = generated / result.request_steps;
   result.decision_us = 1e-3 * static_cast<double>(decision_ns_) /
                        static_cast<double>(std::max<std::int64_t>(1, stats.assignments));

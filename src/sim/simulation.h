@@ -38,6 +38,7 @@ struct RolloutSpec {
   std::int64_t goal = 0;                       // groups that must be complete (`partial`); 0: all
   rollout::LengthPrior prior = {};
   std::uint64_t seed = 0;  // of draft acceptance
+  bool checks = false;     // the instances' and the scheduler's invariants after every event; slow, for tests
 };
 
 /// Runs the rollout to its end. Deterministic but for the outcome's measured values. `recording` may be null.

@@ -48,9 +48,9 @@ std::vector<rollout::GroupSpec> one_group(std::vector<std::int32_t> lengths, std
 
 Outcome run(const ClusterSpec& spec, const std::vector<rollout::GroupSpec>& groups,
             Recording* recording = nullptr) {
-  auto outcome = simulate(spec, {.groups = groups, .prior = {}, .seed = 3}, recording);
+  auto outcome = simulate(spec, {.groups = groups, .prior = {}, .seed = 3, .checks = true}, recording);
   EXPECT_TRUE(outcome) << outcome.error().message();
-  return *std::move(outcome);
+  return outcome ? *std::move(outcome) : Outcome();
 }
 
 const LengthConfig kLengths{
@@ -112,13 +112,97 @@ TEST(Simulation, EveryPolicyGeneratesAllTokens) {
   }
 }
 
-TEST(Simulation, PartialStopsAtItsGoal) {
+TEST(Simulation, PartialStopsAtItsGoalAndCountsWhatWasInFlight) {
   const auto groups = draw_groups(kLengths, 48, 4);
-  const auto outcome =
-      simulate(cluster(Policy::kPartial, 3, 40000), {.groups = groups, .goal = 24, .prior = {}}, nullptr);
-  ASSERT_TRUE(outcome);
-  EXPECT_GT(outcome->unfinished_tokens, 0);
-  EXPECT_LT(outcome->responses, 48 * 8);
+  Recording recording("test", false);
+  const RolloutSpec rollout{.groups = groups, .goal = 24, .prior = {}, .checks = true};
+  const auto o = simulate(cluster(Policy::kPartial, 3, 40000), rollout, &recording);
+  ASSERT_TRUE(o);
+  EXPECT_LT(o->responses, 48 * 8);
+  EXPECT_EQ(o->accept_length, 1.0);
+  // Every response-step gave a token; a response that stopped between two lost less than one.
+  const double lost = o->request_steps - static_cast<double>(o->tokens + o->unfinished_tokens);
+  EXPECT_GT(lost, -1e-6 * o->request_steps);
+  EXPECT_LT(lost, 48 * 8 + static_cast<double>(o->preemptions));
+  std::int64_t drawn = 0;
+  const timeline::Timeline timeline = recording.timeline.finish(as_ns(o->total_s));
+  for (const timeline::Chunk& chunk : timeline.chunks) {
+    EXPECT_LE(chunk.begin_ns, chunk.end_ns);
+    EXPECT_LE(chunk.end_ns, as_ns(o->total_s));
+    drawn += chunk.end_tokens - chunk.begin_tokens;
+  }
+  EXPECT_EQ(drawn, o->tokens + o->unfinished_tokens);
+}
+
+// One instance that never pauses: the sum of its steps' times is the whole but for rounding.
+TEST(Simulation, ABusyInstanceIsIdleForNoTimeRatherThanForLess) {
+  for (std::int32_t length = 100; length < 140; ++length) {
+    const Outcome o = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group({length, 300}, 512));
+    EXPECT_GE(o.idle_share, 0.0);
+    EXPECT_LT(o.idle_share, 1e-12);
+  }
+}
+
+TEST(Simulation, OfFewResponsesTheLastIsTheTail) {
+  const Outcome two = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group({100, 300}, 512));
+  EXPECT_NEAR(two.tail_s / two.total_s, 200.0 / 300.0, 0.01);
+  const Outcome one = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group({100}, 512));
+  EXPECT_NEAR(one.tail_s, one.total_s, 2e-9);  // of whole nanoseconds
+  const Outcome equal = run(cluster(Policy::kGroupRoundRobin, 1, 100000), one_group({100, 100}, 512));
+  EXPECT_EQ(equal.tail_s, 0.0);
+}
+
+TEST(Simulation, EveryChunkPaysItsOverheadOnce) {
+  ClusterSpec spec = cluster(Policy::kSeer, 1, 100000, 50);
+  const auto groups = one_group({180}, 512);  // 4 chunks, one after the other
+  const double without = run(spec, groups).total_s;
+  spec.chunk_overhead_s = 0.25;
+  EXPECT_NEAR(run(spec, groups).total_s, without + 4 * 0.25, 1e-9);
+}
+
+// The first response runs 100 tokens, makes room for the last, and goes on when its KV is back: one move,
+// over the link that `spec` makes it take, with nothing else to do meanwhile.
+void expect_one_move(ClusterSpec spec, double Device::*link, const std::vector<std::int32_t>& lengths) {
+  // 100 tokens of 64 layers, 8 heads of 128, K and V, 16 bits: the response's last has no KV yet, the
+  // prompt's last is never shared, its others are there.
+  constexpr double kBytes = 100 * 64 * 8 * 128 * 2 * 2.0;
+  const auto total_with = [&](double bandwidth) {
+    Device device = *find_device("h800");
+    device.*link = bandwidth;
+    const EngineModel::Config config = plain_engine(spec.engine.kv_tokens());
+    spec.engine = *EngineModel::create(config, device, *find_model("qwen3-32b"));
+    const Outcome o = run(spec, one_group(lengths, 200));
+    EXPECT_EQ(o.migrations, 1);
+    EXPECT_EQ(o.migrated_bytes, kBytes);
+    return o.total_s;
+  };
+  EXPECT_NEAR(total_with(1e6) - total_with(1e30), kBytes / (8 * 1e6), 1e-9);
+}
+
+TEST(Simulation, AMoveTakesItsBytesOverTheLinksOfTheInstancesDevices) {
+  // Between instances: at 100 the second response ends, and the last one has taken the first one's place.
+  ClusterSpec spec = cluster(Policy::kLeastAttained, 2, 100000, 100);
+  spec.schedule.move_threshold = 64;  // the prompt, which is computed on both
+  spec.schedule.max_spread = 0;
+  spec.max_running = 1;
+  expect_one_move(spec, &Device::rdma_bandwidth, {150, 100, 10});
+  // To host memory or disk and back: the instance has blocks for one of both at the end.
+  spec = cluster(Policy::kLeastAttained, 1, 5 * 64, 100);
+  spec.schedule.move_threshold = 64;
+  spec.max_running = 1;
+  spec.host_kv_bytes = 1e12;
+  expect_one_move(spec, &Device::host_bandwidth, {150, 100});
+  std::swap(spec.host_kv_bytes, spec.disk_kv_bytes);
+  expect_one_move(spec, &Device::disk_bandwidth, {150, 100});
+}
+
+// Undivided without a watermark, KV for few: it once let the latest go and took it back for ever.
+TEST(Simulation, WithoutAWatermarkPreemptionsEnd) {
+  ClusterSpec spec = cluster(Policy::kGroupRoundRobin, 2, 8192);
+  spec.watermark = 0.0;
+  const Outcome o = run(spec, draw_groups(kLengths, kLengths.groups, 4));
+  EXPECT_EQ(o.responses, 192);
+  EXPECT_GT(o.preemptions, 0);
 }
 
 TEST(Simulation, EqualSeedsGiveEqualEventsAndOthersOthers) {
@@ -169,7 +253,7 @@ TEST(Simulation, ItsInputsReplayToTheSameDecisions) {
     EXPECT_TRUE(replayed) << replayed.error().message();
     EXPECT_EQ(again->stats().assignments, o.chunks);
     EXPECT_EQ(again->stats().finished_requests, o.responses);
-    rollout::DraftLengthPlanner drafts(spec.drafts, spec.engine.as_profile(spec.drafts.max_gamma));
+    rollout::DraftLengthPlanner drafts(spec.drafts, *spec.engine.as_profile(spec.drafts.max_gamma));
     const auto drafted =
         rollout::replay(recording.draft_inputs, {.scheduler = again.get(), .drafts = &drafts});
     EXPECT_TRUE(drafted) << drafted.error().message();

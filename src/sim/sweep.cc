@@ -49,37 +49,10 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-Spread throughput(const VariantOutcomes& variant) {
-  std::vector<double> values;
-  for (const Outcome& o : variant.outcomes) values.push_back(o.tokens_per_s());
-  return spread_of(values);
-}
-
-double mean_total(const VariantOutcomes& variant) {
-  double sum = 0.0;
-  for (const Outcome& o : variant.outcomes) sum += o.total_s;
-  return sum / static_cast<double>(variant.outcomes.size());
-}
-
-double mean_tail(const VariantOutcomes& variant) {
-  double sum = 0.0;
-  for (const Outcome& o : variant.outcomes) sum += o.tail_s;
-  return sum / static_cast<double>(variant.outcomes.size());
-}
-
-// Seed by seed.
-Spread speed_up(const VariantOutcomes& variant, const VariantOutcomes& base) {
-  std::vector<double> values;
-  for (std::size_t s = 0; s < variant.outcomes.size(); ++s) {
-    values.push_back(variant.outcomes[s].tokens_per_s() / base.outcomes[s].tokens_per_s());
-  }
-  return spread_of(values);
-}
-
 }  // namespace
 
 Result<std::vector<SweepPoint>> sweep(const Workload& workload, std::span<const std::string> axis_texts,
-                                      int num_seeds, int num_threads) {
+                                      const CompareOptions& options) {
   std::vector<Axis> axes;
   for (const std::string& text : axis_texts) {
     RONDO_ASSIGN(Axis axis, parse_axis(text));
@@ -93,7 +66,7 @@ Result<std::vector<SweepPoint>> sweep(const Workload& workload, std::span<const 
     points.push_back({.setting = joined(settings), .variants = {}});
     std::ranges::move(variants, std::back_inserter(all));
   }
-  RONDO_ASSIGN(std::vector<VariantOutcomes> outcomes, compare(all, num_seeds, num_threads));
+  RONDO_ASSIGN(std::vector<VariantOutcomes> outcomes, compare(all, options));
   const std::size_t per_point = outcomes.size() / points.size();
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     points[i / per_point].variants.push_back(std::move(outcomes[i]));
@@ -106,11 +79,11 @@ std::string sweep_table(const std::vector<SweepPoint>& points) {
       {"setting", "variant", "tokens/s", "speed-up", "least", "most", "total s", "tail s"});
   for (const SweepPoint& point : points) {
     for (const VariantOutcomes& variant : point.variants) {
-      const Spread ratio = speed_up(variant, point.variants.front());
-      table.add_row({point.setting, variant.label, fmt::format("{:.0f}", throughput(variant).mean),
+      const Spread ratio = ratio_of(variant, point.variants.front(), speed_of).value_or(Spread{});
+      table.add_row({point.setting, variant.label, fmt::format("{:.0f}", mean_of(variant, speed_of)),
                      fmt::format("{:.3f}", ratio.mean), fmt::format("{:.3f}", ratio.least),
-                     fmt::format("{:.3f}", ratio.most), fmt::format("{:.0f}", mean_total(variant)),
-                     fmt::format("{:.0f}", mean_tail(variant))});
+                     fmt::format("{:.3f}", ratio.most), fmt::format("{:.0f}", mean_of(variant, total_of)),
+                     fmt::format("{:.0f}", mean_of(variant, tail_of))});
     }
   }
   return table.to_string();
@@ -122,13 +95,13 @@ std::string sweep_bars(const std::vector<SweepPoint>& points) {
   std::size_t widest = 0;
   for (const SweepPoint& point : points) {
     widest = std::max(widest, point.setting.size());
-    for (const VariantOutcomes& variant : point.variants) most = std::max(most, throughput(variant).mean);
+    for (const VariantOutcomes& variant : point.variants) most = std::max(most, mean_of(variant, speed_of));
   }
   std::string text;
   for (std::size_t v = 0; v < points.front().variants.size(); ++v) {
     text += fmt::format("{}, tokens/s\n", points.front().variants[v].label);
     for (const SweepPoint& point : points) {
-      const double value = throughput(point.variants[v]).mean;
+      const double value = mean_of(point.variants[v], speed_of);
       text +=
           fmt::format("  {:<{}} {} {:.0f}\n", point.setting, widest,
                       std::string(static_cast<std::size_t>(std::lround(kWidth * value / most)), '#'), value);

@@ -21,7 +21,7 @@ struct SweepPoint {
 /// Runs the workload's variants at every combination of `axes` ("key=a,b,c", any setting but lists), all in
 /// parallel. What a variant sets itself stays. kInvalidArgument for an axis that is none.
 Result<std::vector<SweepPoint>> sweep(const Workload& workload, std::span<const std::string> axes,
-                                      int num_seeds, int num_threads);
+                                      const CompareOptions& options);
 
 /// A row per point and variant: throughput, its ratio to the point's first variant, total and tail.
 std::string sweep_table(const std::vector<SweepPoint>& points);

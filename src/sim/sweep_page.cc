@@ -3,6 +3,7 @@
 #include <array>
 
 #include "sim/sweep.h"
+#include "timeline/page.h"
 
 namespace rondo::sim {
 namespace {
@@ -12,32 +13,6 @@ constexpr double kHeight = 420.0;
 constexpr double kMargin = 70.0;
 // Distinguishable without colour vision, too (Okabe and Ito's palette).
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
-}
-
-Spread throughput(const VariantOutcomes& variant) {
-  std::vector<double> values;
-  for (const Outcome& o : variant.outcomes) values.push_back(o.tokens_per_s());
-  return spread_of(values);
-}
 
 /// Places points on the chart.
 struct Scale {
@@ -63,7 +38,8 @@ std::string grid(const Scale& scale, const std::vector<SweepPoint>& points) {
   }
   for (std::size_t p = 0; p < points.size(); ++p) {
     svg += fmt::format("<text x='{:.1f}' y='{}' text-anchor='middle'>{}</text>\n", scale.x(p),
-                       kHeight - kMargin + 20 + 16 * static_cast<double>(p % 2), escaped(points[p].setting));
+                       kHeight - kMargin + 20 + 16 * static_cast<double>(p % 2),
+                       timeline::html_text(points[p].setting));
   }
   return svg;
 }
@@ -73,20 +49,21 @@ std::string line(const Scale& scale, const std::vector<SweepPoint>& points, std:
   std::string path;
   std::string marks;
   for (std::size_t p = 0; p < points.size(); ++p) {
-    const Spread value = throughput(points[p].variants[variant]);
+    const Spread value = spread_of(points[p].variants[variant], speed_of);
     path += fmt::format("{:.1f},{:.1f} ", scale.x(p), scale.y(value.mean));
     marks += fmt::format(
         "<line x1='{0:.1f}' x2='{0:.1f}' y1='{1:.1f}' y2='{2:.1f}' stroke='{3}'/>"
         "<circle cx='{0:.1f}' cy='{4:.1f}' r='3.5' fill='{3}'><title>{5}: {6:.0f} tokens/s, "
         "{7:.0f} to {8:.0f}</title></circle>\n",
         scale.x(p), scale.y(value.least), scale.y(value.most), colour, scale.y(value.mean),
-        escaped(points[p].setting), value.mean, value.least, value.most);
+        timeline::html_text(points[p].setting), value.mean, value.least, value.most);
   }
   const double y = 24.0 + 16.0 * static_cast<double>(variant);
   return fmt::format(
       "<polyline points='{}' fill='none' stroke='{}' stroke-width='2'/>\n{}"
       "<text x='{}' y='{}' fill='{}' text-anchor='end'>{}</text>\n",
-      path, colour, marks, kWidth - 8, y, colour, escaped(points.front().variants[variant].label));
+      path, colour, marks, kWidth - 8, y, colour,
+      timeline::html_text(points.front().variants[variant].label));
 }
 
 }  // namespace
@@ -95,7 +72,7 @@ std::string sweep_page(std::string_view title, const std::vector<SweepPoint>& po
   Scale scale{.num_points = points.size()};
   for (const SweepPoint& point : points) {
     for (const VariantOutcomes& variant : point.variants) {
-      scale.most = std::max(scale.most, throughput(variant).most);
+      scale.most = std::max(scale.most, spread_of(variant, speed_of).most);
     }
   }
   std::string svg = grid(scale, points);
@@ -106,7 +83,7 @@ std::string sweep_page(std::string_view title, const std::vector<SweepPoint>& po
       "least "
       "to most.</p>\n<svg viewBox='0 0 {1} {2}' style='max-width:{1}px' font-size='11'>\n{3}</svg>\n"
       "<pre>{4}</pre></body></html>\n",
-      escaped(title), kWidth, kHeight, svg, escaped(sweep_table(points)));
+      timeline::html_text(title), kWidth, kHeight, svg, timeline::html_text(sweep_table(points)));
 }
 
 }  // namespace rondo::sim

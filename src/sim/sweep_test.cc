@@ -17,18 +17,18 @@ Workload small() {
 }
 
 std::string error_of(const std::vector<std::string>& axes) {
-  const auto points = sweep(small(), axes, 1, 1);
+  const auto points = sweep(small(), axes, {});
   return points ? "no error" : points.error().message();
 }
 
 TEST(Sweep, RunsEveryCombinationAsIfItWereRunAlone) {
   const std::vector<std::string> axes = {"schedule.chunk_tokens=64,512", "lengths.correlation=0,0.5,0.9"};
-  const auto points = sweep(small(), axes, 2, 4);
+  const auto points = sweep(small(), axes, {.num_seeds = 2, .num_threads = 4});
   ASSERT_TRUE(points) << points.error().message();
   ASSERT_EQ(points->size(), 6U);
   EXPECT_EQ((*points)[5].setting, "schedule.chunk_tokens=512 lengths.correlation=0.9");
   const std::vector<std::string> last = {"schedule.chunk_tokens=512", "lengths.correlation=0.9"};
-  const auto alone = compare(*variants_of(*with_overrides(small(), last)), 2, 1);
+  const auto alone = compare(*variants_of(*with_overrides(small(), last)), {.num_seeds = 2});
   ASSERT_TRUE(alone);
   for (std::size_t v = 0; v < 2; ++v) {
     EXPECT_EQ((*points)[5].variants[v].outcomes[1].event_hash, (*alone)[v].outcomes[1].event_hash);
@@ -37,7 +37,7 @@ TEST(Sweep, RunsEveryCombinationAsIfItWereRunAlone) {
 
 TEST(Sweep, TableBarsAndPageShowEveryPoint) {
   const std::vector<std::string> axes = {"schedule.chunk_tokens=64,512"};
-  const auto points = sweep(small(), axes, 2, 1);
+  const auto points = sweep(small(), axes, {.num_seeds = 2});
   ASSERT_TRUE(points);
   EXPECT_THAT(sweep_table(*points), AllOf(HasSubstr("chunk_tokens=64"), HasSubstr("chunk_tokens=512")));
   EXPECT_THAT(sweep_bars(*points), AllOf(HasSubstr("fifo, tokens/s"), HasSubstr("####")));

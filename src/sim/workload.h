@@ -33,7 +33,7 @@ struct ClusterConfig {
     v.field("watermark", watermark, "Undivided policies: share of KV that an admission must leave free",
             {.min = 0, .below = 1});
     v.field("chunk_overhead_ms", chunk_overhead_ms, "From the scheduler's decision to a chunk's start",
-            {.min = 0});
+            {.min = 0, .max = 1e9});
     v.field("host_kv_memory", host_kv_memory, "Host memory per instance for KV that waits");
     v.field("disk_kv_memory", disk_kv_memory, "Disk per instance for KV that waits");
   }
@@ -46,18 +46,21 @@ struct DeviceConfig {
   double memory_bandwidth_gb_s = 0.0;
   double memory_gb = 0.0;
   double peer_gb_s = 0.0;
+  int peers = 0;
   double rdma_gb_s = 0.0;
   double host_gb_s = 0.0;
   double disk_gb_s = 0.0;
 
+  Result<void> validate() const;
   template <class V>
   void visit(V& v) {
     v.field("preset", preset, "h100, h800, h200, ascend_910c, or cpu with engine.step_cost_file");
     v.field("tflops", tflops, "Dense 16-bit TFLOP/s; 0: the preset's, as below", {.min = 0});
     v.field("memory_bandwidth_gb_s", memory_bandwidth_gb_s, "GB/s of its memory", {.min = 0});
     v.field("memory_gb", memory_gb, "GB of its memory", {.min = 0});
-    v.field("peer_gb_s", peer_gb_s, "GB/s to a device of the same instance, one way", {.min = 0});
-    v.field("rdma_gb_s", rdma_gb_s, "GB/s to other instances", {.min = 0});
+    v.field("peer_gb_s", peer_gb_s, "GB/s within a fast domain (a node, a pod), one way", {.min = 0});
+    v.field("peers", peers, "Devices of a fast domain; 0: the preset's", {.min = 0});
+    v.field("rdma_gb_s", rdma_gb_s, "GB/s beyond it, and to other instances", {.min = 0});
     v.field("host_gb_s", host_gb_s, "GB/s to host memory", {.min = 0});
     v.field("disk_gb_s", disk_gb_s, "GB/s to disk", {.min = 0});
   }
@@ -73,6 +76,7 @@ struct ModelConfig {
             "moonlight-16b-a3b, qwen2-vl-72b, kimi-k2, qwen3-32b, qwen3-235b-a22b or smollm2-135m");
     v.field("kv_value_bytes", kv_value_bytes, "Bytes of a stored KV number; 0: 2", {.min = 0});
   }
+  Result<void> validate() const;
 };
 
 struct SpeculationConfig {
@@ -98,7 +102,7 @@ struct CompareConfig {
   void visit(V& v) {
     v.field("variants", variants,
             "\"label: policy[+spec] [key=value …]\" each; the first is what others are compared with. Empty: "
-            "schedule.policy alone");
+            "schedule.policy alone. +spec turns speculation on; without it speculation.enabled counts");
     v.field("published_speedup", published_speedup,
             "Published throughput of each variant over that of the first; 0: none", {.min = 0});
     v.field("published_tail", published_tail, "Published tail of each variant over the first's; -1: none",
@@ -136,9 +140,10 @@ struct Workload {
   }
 };
 
-/// Reads a file (may be empty) and overrides, and checks them.
+/// Reads a file (may be empty) and overrides, and checks them. schedule.policy is refused as an override
+/// where compare.variants name policies of their own.
 Result<Workload> load_workload(const std::string& file, std::span<const std::string> overrides);
-/// The workload with `key=value` overrides, checked.
+/// The workload with `key=value` overrides, checked in the same way.
 Result<Workload> with_overrides(Workload workload, std::span<const std::string> overrides);
 /// Every setting with its value and doc, as TOML.
 std::string annotated_toml(const Workload& workload);
