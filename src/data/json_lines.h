@@ -17,10 +17,9 @@ inline constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
 /// What is done with a row.
 using JsonRowBody = std::function<Result<void>(const nlohmann::json& row, std::int64_t line)>;
 
-/// Calls `body` with each row of `bytes` and its line, and stops at the first error, which is given the
-/// context
-/// "<name>:<line>" (lines count from 1). A byte order mark, CRLF line ends, blank lines and a missing last
-/// line end are accepted. Rejects what is not a JSON object in UTF-8, NUL bytes, and nesting deep enough to
+/// Calls `body` with each row of `bytes` and its line (from 1 on), and stops at the first error, which is
+/// given the context "<name>:<line>". A byte order mark, CRLF line ends, blank lines and a missing last line
+/// end are accepted. Rejects what is not a JSON object in UTF-8, NUL bytes, and nesting deep enough to
 /// exhaust the stack. Returns the number of rows.
 Result<std::int64_t> for_each_json_line(std::string_view bytes, const std::string& name,
                                         const JsonRowBody& body);
