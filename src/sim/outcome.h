@@ -24,7 +24,7 @@ struct Outcome {
   std::int64_t chunks = 0;
   std::int64_t events = 0;
   double request_steps = 0.0;
-  // Of all assignments, moves, starts, preemptions and ends with their times.
+  // Of all assignments, moves and arrivals of KV, preemptions and ends, with their times.
   std::uint64_t event_hash = 0;
 
   // Measured; they differ from run to run.

@@ -1,7 +1,6 @@
 #include "sim/simulation.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -10,12 +9,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "kv/block_pool.h"
+#include "sim/event_hash.h"
 #include "sim/instance.h"
 
 namespace rondo::sim {
 namespace {
-
-enum class Mark : std::uint64_t { kAssigned = 1, kChunkDone, kFinished, kMoved, kBegun, kPreempted };
 
 timeline::KvOrigin origin_of(rollout::KvSource source) {
   switch (source) {
@@ -66,8 +64,7 @@ class Simulation final {
   void finish(RequestIndex request);
   void touch(std::int32_t instance);
   void retime_touched();
-  void mark(Mark kind, RequestIndex request, std::int64_t a, std::int64_t b);
-  void mark(const Instance::Happened& happened, std::int32_t instance);
+  void mark(const MarkedEvent& event) { hash_.add(now_, event); }
   void check_invariants() const;
   template <class Input>
   void log(Input input) {
@@ -97,7 +94,7 @@ class Simulation final {
   double migrated_bytes_ = 0.0;
   double evicted_bytes_ = 0.0;
   std::int64_t tokens_ = 0;
-  std::uint64_t hash_ = 0;
+  EventHash hash_;
   SteadyClock clock_;
   std::int64_t decision_ns_ = 0;
 };
@@ -211,7 +208,7 @@ void Simulation::assign_all() {
 void Simulation::carry_out(const rollout::Assignment& assignment) {
   const auto request = static_cast<RequestIndex>(assignment.request.value());
   const std::int32_t index = assignment.placement.instance.value();
-  mark(Mark::kAssigned, request, index, assignment.max_tokens);
+  mark({Mark::kAssigned, request, index, assignment.max_tokens});
   RequestState& state = at(request);
   state.chunk_end = std::min(state.length, state.generated + assignment.max_tokens);
   state.origin = origin_of(assignment.placement.source);
@@ -239,8 +236,7 @@ double Simulation::start_time(const rollout::Assignment& assignment) {
   const double begin = std::max(now_, link_free_s_[to]);
   link_free_s_[to] = begin + bytes / (link * cluster_.engine.num_devices());
   migrated_bytes_ += bytes;
-  mark(Mark::kMoved, static_cast<RequestIndex>(assignment.request.value()), placement.moved_tokens,
-       static_cast<std::int64_t>(tier));
+  mark({Mark::kMoved, assignment.request.value(), placement.moved_tokens, static_cast<std::int64_t>(tier)});
   return std::max(start, link_free_s_[to]);
 }
 
@@ -283,8 +279,12 @@ bool Simulation::next_event() {
     now_ = event.time;
     const Instance::Happened happened = instance(event.instance).run_to(now_);
     touch(event.instance);
-    mark(happened, event.instance);
-    if (happened.event == Instance::Event::kChunkEnd) report_stop(happened.request);
+    if (happened.event == Instance::Event::kChunkEnd) {
+      report_stop(happened.request);
+    } else {
+      const bool arrived = happened.event == Instance::Event::kArrival;
+      mark({arrived ? Mark::kArrived : Mark::kPreempted, happened.request, event.instance});
+    }
     return true;
   }
   return false;
@@ -299,7 +299,7 @@ void Simulation::report_stop(RequestIndex request) {
   const auto slot = scheduler_->requests().find(RequestId(request));
   RONDO_CHECK(slot.has_value());
   const std::int32_t new_tokens = state.generated - scheduler_->requests()[*slot].generated;
-  mark(Mark::kChunkDone, request, new_tokens, 0);
+  mark({Mark::kChunkDone, request, new_tokens});
   log(rollout::ChunkDone{RequestId(request), new_tokens});
   const std::int64_t begin = clock_.now_ns();
   scheduler_->chunk_done(RequestId(request), new_tokens);
@@ -308,7 +308,7 @@ void Simulation::report_stop(RequestIndex request) {
 
 void Simulation::finish(RequestIndex request) {
   const RequestState& state = at(request);
-  mark(Mark::kFinished, request, state.length, 0);
+  mark({Mark::kFinished, request, state.length});
   log(rollout::RequestFinished{RequestId(request), state.length});
   const std::int64_t begin = clock_.now_ns();
   scheduler_->finished(RequestId(request), state.length);
@@ -330,22 +330,6 @@ void Simulation::finish(RequestIndex request) {
     instance(sibling.instance).change_lane(r, lane, now_);
     touch(sibling.instance);
   }
-}
-
-// A mixing step as in boost::hash_combine, widened; order matters.
-void Simulation::mark(Mark kind, RequestIndex request, std::int64_t a, std::int64_t b) {
-  for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(request), static_cast<std::uint64_t>(a),
-        static_cast<std::uint64_t>(b), std::bit_cast<std::uint64_t>(now_)}) {
-    hash_ = (std::rotl(hash_, 23) ^ word) * 0x9E3779B97F4A7C15ULL;
-  }
-}
-
-// Ends of chunks are marked where they are reported.
-void Simulation::mark(const Instance::Happened& happened, std::int32_t instance) {
-  if (happened.event == Instance::Event::kChunkEnd) return;
-  const bool began = happened.event == Instance::Event::kArrival;
-  mark(began ? Mark::kBegun : Mark::kPreempted, happened.request, instance, 0);
 }
 
 void Simulation::check_invariants() const {
@@ -374,12 +358,9 @@ Outcome Simulation::outcome() {
                  .migrated_bytes = migrated_bytes_,
                  .evicted_bytes = evicted_bytes_,
                  .chunks = stats.assignments,
-                 .event_hash = hash_};
-  double busy = 0.0;
-  double running = 0.0;
-  double generated = 0.0;
-  double first = now_;
-  double last = 0.0;
+                 .event_hash = hash_.value()};
+  double busy = 0.0, running = 0.0, generated = 0.0;
+  double first = now_, last = 0.0;  // instance to end
   for (Instance& each : instances_) {
     each.stop(now_);
     const Instance::Stats& s = each.stats();
