@@ -54,6 +54,29 @@ struct WeightGradArgs {
   bool continue_chain;
 };
 
+/// sum[r, c] += fixed point of weight_grad's dw[r, c], whose chain starts at +0, as by fixed_point_add; dw
+/// itself is not kept.
+struct WeightGradSumArgs {
+  const float* dy;
+  std::int64_t lddy;
+  const float* x;
+  std::int64_t ldx;
+  std::int64_t* sum;
+  std::int64_t ldsum;
+  std::int64_t rows;  // m
+  std::int64_t cols;  // c
+  std::int64_t r_begin, r_end;
+};
+
+/// PackedMatrix::pack_rows: rounds fp32 source [count, cols] and packs it to rows [first, first + count) of
+/// w.
+struct PackArgs {
+  PackedMatrix* w;
+  std::int64_t first;
+  std::int64_t count;
+  const float* source;
+};
+
 /// Causal attention of query rows over paged KV: any number of spans, one KV head and its group of query
 /// heads. Query head h = kv_head * group + g reads q[row, h * head_dim + d]; scores s = (chain over d of q*k)
 /// * scale. Per absolute block of 64 positions b (visible positions p <= row's position only):
@@ -237,6 +260,10 @@ struct OpTable {
   void (*matmul)(const MatmulArgs&);
   void (*transpose)(const TransposeArgs&);
   void (*weight_grad)(const WeightGradArgs&);
+  /// Returns false, as fixed_point_add does, if something does not fit.
+  bool (*weight_grad_sum)(const WeightGradSumArgs&);
+  /// Returns false if a value is not finite after rounding (the rows are written all the same).
+  bool (*pack_rows)(const PackArgs&);
 
   void (*attention)(const AttentionArgs&);
   void (*attention_grad)(const AttentionGradArgs&);

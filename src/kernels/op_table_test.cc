@@ -1,7 +1,9 @@
 // matmul, transpose and weight_grad of every target against the plain loops.
 #include "kernels/op_table_test.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace rondo::kernels {
@@ -168,6 +170,98 @@ TEST(OpTableTest, WeightGradEqualsThePlainLoop) {
       reference::table().weight_grad(args);
       SCOPED_TRACE(testing::Message() << "m " << m << " r " << r << " c " << c);
       expect_same_bits(actual, expected);
+    }
+  });
+}
+
+TEST(OpTableTest, WeightGradSumEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(6);
+    for (int i = 0; i < rounds(target) / 8 && !testing::Test::HasFailure(); ++i) {
+      const bool large = random.integer(0, 9) == 0;  // more than one block each way
+      const std::int64_t m = large ? random.integer(1, 3) : random.integer(0, 150);
+      const std::int64_t r = large ? random.integer(385, 800) : random.integer(1, 60);
+      const std::int64_t c = large ? random.integer(577, 700) : random.integer(1, 150);
+      const std::int64_t lddy = r + random.integer(0, 3);
+      const std::int64_t ldx = c + random.integer(0, 3);
+      const std::int64_t ldsum = c + random.integer(0, 3);
+      const std::vector<float> dy = random.reals(static_cast<std::size_t>(m * lddy + 1));
+      const std::vector<float> x = random.reals(static_cast<std::size_t>(m * ldx + 1));
+      std::vector<std::int64_t> actual;
+      for (std::int64_t k = 0; k < r * ldsum; ++k) actual.push_back(random.integer(-1000, 1000));
+      std::vector<std::int64_t> expected = actual;
+      WeightGradSumArgs args = {.dy = dy.data() + 1,
+                                .lddy = lddy,
+                                .x = x.data() + 1,
+                                .ldx = ldx,
+                                .sum = actual.data(),
+                                .ldsum = ldsum,
+                                .rows = m,
+                                .cols = c,
+                                .r_begin = random.integer(0, static_cast<int>(r) - 1),
+                                .r_end = r};
+      EXPECT_TRUE(target.weight_grad_sum(args));
+      args.sum = expected.data();
+      EXPECT_TRUE(reference::table().weight_grad_sum(args));
+      ASSERT_EQ(actual, expected) << "m " << m << " r " << r << " c " << c;
+    }
+  });
+}
+
+TEST(OpTableTest, WeightGradSumReportsWhatDoesNotFit) {
+  const std::vector<float> dy(20, 1.0F);
+  for_each_target([&](const OpTable& target) {
+    for (const float bad : {0x1p26F, std::numeric_limits<float>::quiet_NaN()}) {
+      for (std::size_t place = 0; place < 50; ++place) {
+        std::vector<float> x(50, 1.0F);
+        x[place] = bad;
+        std::vector<std::int64_t> sum(20 * 50);
+        EXPECT_FALSE(target.weight_grad_sum({.dy = dy.data(),
+                                             .lddy = 20,
+                                             .x = x.data(),
+                                             .ldx = 50,
+                                             .sum = sum.data(),
+                                             .ldsum = 50,
+                                             .rows = 1,
+                                             .cols = 50,
+                                             .r_begin = 0,
+                                             .r_end = 20}));
+      }
+    }
+  });
+}
+
+// Values whose rounding to 16 bits has an edge, and any others.
+float any_bits(TestRandom& random) {
+  constexpr std::uint32_t kEdges[] = {0x00000000, 0x80000000, 0x00000001, 0x33000000, 0x33000001,
+                                      0x387FE000, 0x387FF000, 0x38800000, 0x3F801000, 0x3F803000,
+                                      0x3F808000, 0x3F818000, 0x477FE000, 0x477FEFFF, 0x7F7F7FFF};
+  if (random.integer(0, 1) == 0) return std::bit_cast<float>(kEdges[random.integer(0, 14)]);
+  return std::ldexp(random.real(), random.integer(-26, 15));
+}
+
+TEST(OpTableTest, PackRowsEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(7);
+    for (int i = 0; i < rounds(target) / 2 && !testing::Test::HasFailure(); ++i) {
+      const DType dtype = kAllDTypes[random.integer(0, 2)];
+      const std::int64_t rows = random.integer(1, 70), cols = random.integer(1, 70);
+      const std::int64_t first = random.integer(0, static_cast<int>(rows) - 1);
+      const std::int64_t count = random.integer(0, static_cast<int>(rows - first));
+      std::vector<float> source(static_cast<std::size_t>(count * cols));
+      for (float& value : source) value = any_bits(random);
+      if (random.integer(0, 3) == 0 && !source.empty()) {
+        const float bad[] = {65520.0F, -1e38F, std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN(), 0x1.FFFFFEp127F};
+        source[static_cast<std::size_t>(random.integer(0, static_cast<int>(source.size()) - 1))] =
+            bad[random.integer(0, 4)];
+      }
+      PackedMatrix actual(dtype, rows, cols), expected(dtype, rows, cols);
+      const bool fine = expected.pack_rows(first, count, source.data());
+      EXPECT_EQ(target.pack_rows({.w = &actual, .first = first, .count = count, .source = source.data()}),
+                fine);
+      SCOPED_TRACE(testing::Message() << rows << " x " << cols << " " << dtype_name(dtype));
+      ASSERT_EQ(std::memcmp(actual.data(), expected.data(), expected.bytes()), 0);
     }
   });
 }

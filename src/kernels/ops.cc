@@ -182,6 +182,17 @@ void weight_grad(const Context& ctx, const WeightGradArgs& args) {
   });
 }
 
+bool weight_grad_sum(const Context& ctx, const WeightGradSumArgs& args) {
+  std::atomic<bool> ok{true};
+  ctx.pool->parallel_for(args.r_end - args.r_begin, kPanel, [&](std::int64_t begin, std::int64_t end) {
+    WeightGradSumArgs part = args;
+    part.r_begin = args.r_begin + begin;
+    part.r_end = args.r_begin + end;
+    if (!ctx.table->weight_grad_sum(part)) ok = false;
+  });
+  return ok;
+}
+
 void attention(const Context& ctx, const AttentionArgs& args) {
   std::int64_t per_head = 0;
   for (const SequenceSpan& span : args.spans) per_head += attention_work(span, span.rows);

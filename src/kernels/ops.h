@@ -44,6 +44,8 @@ void matmul_input_grad(const Context& ctx, const PackedMatrix& w, const float* d
 void transpose(const Context& ctx, const PackedMatrix& w, PackedMatrix& out);
 
 void weight_grad(const Context& ctx, const WeightGradArgs& args);
+/// False if something does not fit (the sum is then void).
+bool weight_grad_sum(const Context& ctx, const WeightGradSumArgs& args);
 
 /// Attention for all KV heads (`args.kv_head` is ignored). Rows are shared out so that each thread gets about
 /// the same number of (row, position) pairs.

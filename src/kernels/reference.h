@@ -9,7 +9,7 @@ namespace rondo::kernels::reference {
 const OpTable& table();
 
 // Each family fills its own entries, in its own reference_*.cc.
-void fill_matmul(OpTable& table);     // matmul, transpose, weight_grad
+void fill_matmul(OpTable& table);     // matmul, transpose, weight_grad, packing
 void fill_attention(OpTable& table);  // attention, attention_grad, kv_store
 void fill_pointwise(OpTable& table);  // rms_norm*, rope, swiglu*, add
 void fill_softmax(OpTable& table);    // softmax_*, sampling_weights, exp, log, sigmoid

@@ -63,12 +63,37 @@ void weight_grad(const WeightGradArgs& args) {
   }
 }
 
+bool weight_grad_sum(const WeightGradSumArgs& args) {
+  std::vector<float> dw(static_cast<std::size_t>(args.r_end * args.cols));
+  weight_grad({.dy = args.dy,
+               .lddy = args.lddy,
+               .x = args.x,
+               .ldx = args.ldx,
+               .dw = dw.data(),
+               .lddw = args.cols,
+               .rows = args.rows,
+               .cols = args.cols,
+               .r_begin = args.r_begin,
+               .r_end = args.r_end,
+               .continue_chain = false});
+  bool ok = true;
+  for (std::int64_t r = args.r_begin; r < args.r_end; ++r)
+    ok = table().fixed_point_add(args.sum + r * args.ldsum, dw.data() + r * args.cols, args.cols) && ok;
+  return ok;
+}
+
+bool pack_rows(const PackArgs& args) {
+  return args.w->pack_rows(args.first, args.count, args.source);
+}
+
 }  // namespace
 
 void fill_matmul(OpTable& table) {
   table.matmul = matmul;
   table.transpose = transpose;
   table.weight_grad = weight_grad;
+  table.weight_grad_sum = weight_grad_sum;
+  table.pack_rows = pack_rows;
 }
 
 }  // namespace rondo::kernels::reference

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/op_table.h"
 
 namespace rondo::model {
 namespace {
@@ -53,7 +54,9 @@ Result<void> Weights::store(ParamIndex i, std::int64_t first_row, std::int64_t r
       finite = finite && std::isfinite(out[c]);
     }
   } else {
-    finite = matrices_[static_cast<std::size_t>(i)].pack_rows(first_row, rows, values);
+    // Every target packs the same bits, so the best one may.
+    finite = kernels::available_targets().front()->pack_rows(
+        {.w = &matrices_[static_cast<std::size_t>(i)], .first = first_row, .count = rows, .source = values});
   }
   if (finite) return {};
   return fail(

@@ -47,6 +47,22 @@ Result<void> GradientSum::add(model::ParamIndex i, std::int64_t first_row, std::
   return check(ok, i);
 }
 
+Result<void> GradientSum::add_product(model::ParamIndex i, const float* dy, const float* x,
+                                      std::int64_t count) {
+  const model::ParamInfo& info = (*layout_)[i];
+  const bool ok = kernels::weight_grad_sum(context_, {.dy = dy,
+                                                      .lddy = info.rows,
+                                                      .x = x,
+                                                      .ldx = info.cols,
+                                                      .sum = sums_[static_cast<std::size_t>(i)].data(),
+                                                      .ldsum = info.cols,
+                                                      .rows = count,
+                                                      .cols = info.cols,
+                                                      .r_begin = 0,
+                                                      .r_end = info.rows});
+  return check(ok, i);
+}
+
 Result<void> GradientSum::add_rows(model::ParamIndex i, std::span<const Token> rows, const float* values) {
   const std::int64_t cols = (*layout_)[i].cols;
   std::int64_t* sum = sums_[static_cast<std::size_t>(i)].data();

@@ -26,6 +26,8 @@ class GradientSum final {
   void reset();
   /// Adds fp32 values [rows, cols] to rows [first_row, +rows) of parameter i.
   Result<void> add(model::ParamIndex i, std::int64_t first_row, std::int64_t rows, const float* values);
+  /// Adds the weight gradient dy^T x of parameter i: dy is [count, rows], x [count, cols].
+  Result<void> add_product(model::ParamIndex i, const float* dy, const float* x, std::int64_t count);
   /// Adds row m of `values` [count, cols] to row rows[m] of parameter i (rows may repeat).
   Result<void> add_rows(model::ParamIndex i, std::span<const Token> rows, const float* values);
 

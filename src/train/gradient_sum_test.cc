@@ -50,6 +50,36 @@ TEST_F(GradientSumTest, HoldsTheRoundedValueInFixedPoint) {
   }
 }
 
+TEST_F(GradientSumTest, AProductIsTheWeightGradientAdded) {
+  const model::ParamIndex i = layout_.layer(1).down;
+  const std::int64_t rows = layout_[i].rows, cols = layout_[i].cols, m = 9;
+  const std::vector<float> dy = random_values(static_cast<std::size_t>(m * rows), 1);
+  const std::vector<float> x = random_values(static_cast<std::size_t>(m * cols), 2);
+  std::vector<float> dw(count(i));
+  kernels::weight_grad(compute_.context(), {.dy = dy.data(),
+                                            .lddy = rows,
+                                            .x = x.data(),
+                                            .ldx = cols,
+                                            .dw = dw.data(),
+                                            .lddw = cols,
+                                            .rows = m,
+                                            .cols = cols,
+                                            .r_begin = 0,
+                                            .r_end = rows,
+                                            .continue_chain = false});
+  const std::vector<float> before = random_values(count(i), 3);
+  ASSERT_TRUE(sum_.add(i, 0, rows, before.data()));
+  ASSERT_TRUE(sum_.add(i, 0, rows, dw.data()));
+  const auto expected = gradient_bits(layout_, sum_);
+  sum_.reset();
+  ASSERT_TRUE(sum_.add(i, 0, rows, before.data()));
+  ASSERT_TRUE(sum_.add_product(i, dy.data(), x.data(), m));
+  EXPECT_EQ(gradient_bits(layout_, sum_), expected);
+  const std::vector<float> huge(x.size(), 0x1p40F);
+  EXPECT_EQ(sum_.add_product(i, dy.data(), huge.data(), m).error().code(), Code::kNumeric);
+  EXPECT_TRUE(sum_.poisoned());
+}
+
 TEST_F(GradientSumTest, OrderAndGroupingOfAdditionsChangeNoBit) {
   const model::ParamIndex i = layout_.layer(0).gate_up;
   std::vector<std::vector<float>> parts;

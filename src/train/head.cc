@@ -136,13 +136,16 @@ Result<void> Head::score_and_grad(const UnitRows& rows, const float* hidden, flo
   const model::ParamIndex head = model_->layout().head();
   std::memset(dhidden, 0,
               static_cast<std::size_t>(rows.rows()) * static_cast<std::size_t>(spec.hidden) * sizeof(float));
-  BufferPool::Handle dw = workspace_->pool.acquire(model_->layout()[head].count());
   const auto head_rows = static_cast<std::int64_t>(rows.head_rows().size());
+  // The chains of dw run through all chunks; of one chunk alone they need not be kept.
+  BufferPool::Handle dw;
+  if (head_rows > kHeadRows) dw = workspace_->pool.acquire(model_->layout()[head].count());
   for (std::int64_t first = 0; first < head_rows; first += kHeadRows) {
     Chunk chunk(rows, first, spec, workspace_->pool);
     RONDO_TRY(forward(chunk, hidden, temperature, scores));
     logit_grads(chunk, temperature, scores, loss);
     input_grad(chunk, dhidden);
+    if (dw.empty()) return sum.add_product(head, chunk.logits.data(), chunk.hidden.data(), chunk.count);
     kernels::weight_grad(workspace_->context, {.dy = chunk.logits.data(),
                                                .lddy = spec.vocab,
                                                .x = chunk.hidden.data(),

@@ -91,7 +91,6 @@ class Tape final {
   Result<void> linear_add_back(const Record& record, GradientSum& sum);
   void attention_back(const Record& record);
   void swiglu_back(const Record& record);
-  Result<void> weight_gradient(model::ParamIndex weight, const float* dy, Value x, GradientSum& sum);
 
   TapeInputs in_;
   Mode mode_;

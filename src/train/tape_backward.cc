@@ -83,23 +83,6 @@ Result<void> Tape::rms_norm_back(const Record& record, GradientSum& sum) {
   return sum.add(record.weight, 0, 1, dweight.data());
 }
 
-Result<void> Tape::weight_gradient(ParamIndex weight, const float* dy, Value x, GradientSum& sum) {
-  const kernels::PackedMatrix& w = in_.model->weights().matrix(weight);
-  BufferPool::Handle dw = in_.workspace->pool.acquire(w.rows() * w.cols());
-  kernels::weight_grad(ctx(), {.dy = dy,
-                               .lddy = w.rows(),
-                               .x = data(x),
-                               .ldx = w.cols(),
-                               .dw = dw.data(),
-                               .lddw = w.cols(),
-                               .rows = rows(),
-                               .cols = w.cols(),
-                               .r_begin = 0,
-                               .r_end = w.rows(),
-                               .continue_chain = false});
-  return sum.add(weight, 0, w.rows(), dw.data());
-}
-
 Result<void> Tape::linear_back(const Record& record, GradientSum& sum) {
   const model::SumOrders& orders = in_.model->orders();
   const kernels::PackedMatrix& w = in_.model->weights().matrix(record.weight);
@@ -108,7 +91,7 @@ Result<void> Tape::linear_back(const Record& record, GradientSum& sum) {
   kernels::matmul_input_grad(ctx(), w, grad(record.out), w.rows(), rows(), grad(record.in), w.cols(),
                              qkv ? ws.qkv_transposed : ws.gate_up_transposed,
                              {.segments = qkv ? orders.qkv_input : orders.gate_up_input});
-  return weight_gradient(record.weight, grad(record.out), record.in, sum);
+  return sum.add_product(record.weight, grad(record.out), data(record.in), rows());
 }
 
 Result<void> Tape::linear_add_back(const Record& record, GradientSum& sum) {
@@ -117,7 +100,7 @@ Result<void> Tape::linear_add_back(const Record& record, GradientSum& sum) {
   const bool output = record.residual_projection == ResidualProjection::kOutput;
   kernels::matmul_input_grad(ctx(), w, grad(record.out), w.rows(), rows(), grad(record.in), w.cols(),
                              output ? ws.output_transposed : ws.down_transposed, {});
-  RONDO_TRY(weight_gradient(record.weight, grad(record.out), record.in, sum));
+  RONDO_TRY(sum.add_product(record.weight, grad(record.out), data(record.in), rows()));
   // The residual path passes the gradient on unchanged; what reads the residual later adds to it.
   RONDO_CHECK(node(record.residual).grad.empty());
   node(record.residual).grad = std::move(node(record.out).grad);

@@ -241,6 +241,13 @@ void attention(const AttentionArgs& args) {
   if (tile.count > 0) finish_tile(args, tile);
 }
 
+template <class Stored>
+HWY_INLINE void round_row(const float* from, std::int32_t count, typename Stored::Raw* to) {
+  std::int32_t c = 0;
+  for (; c + kLanes <= count; c += kLanes) Stored::store(hn::LoadU(F32(), from + c), to + c);
+  for (; c < count; ++c) Stored::store_one(from[c], to + c);
+}
+
 // Rows [first, end) of the span, all in one block, into every head.
 template <class Stored>
 void store_rows(const KvStoreArgs& args, std::int32_t first, std::int32_t end) {
@@ -255,10 +262,10 @@ void store_rows(const KvStoreArgs& args, std::int32_t first, std::int32_t end) {
     for (std::int32_t r = 0; r < end - first; ++r) {
       const std::int64_t source =
           (static_cast<std::int64_t>(args.span.first_row) + first + r) * args.ld + head * kv.head_dim;
-      for (std::int32_t c = 0; c < kv.head_dim; ++c) {
-        Stored::store_one(args.k[source + c], keys + c * kAttentionBlock + r);
-        Stored::store_one(args.v[source + c], values + r * kv.head_dim + c);
-      }
+      Raw key[kMaxHeadDim];
+      round_row<Stored>(args.k + source, kv.head_dim, key);
+      for (std::int32_t c = 0; c < kv.head_dim; ++c) keys[c * kAttentionBlock + r] = key[c];
+      round_row<Stored>(args.v + source, kv.head_dim, values + r * kv.head_dim);
     }
   }
 }

@@ -48,33 +48,67 @@ HWY_INLINE VF fnma(VF a, VF b, VF c) {
   return fma(hn::Neg(a), b, c);
 }
 
-// Storage types as tags: load one vector of fp32 from unaligned storage; store rounds to nearest even.
+// Storage types as tags: load one vector of fp32 from unaligned storage; stores round to nearest even and
+// give the bits of base/float16.h. kExponent: all its bits are set in what is not finite.
 struct StoredF32 {
   using Raw = float;
+  using Bits = std::uint32_t;
+  static constexpr Bits kExponent = 0x7F800000;
   static constexpr DType kDType = DType::kF32;
   static HWY_INLINE VF load(const Raw* p) { return hn::LoadU(F32(), p); }
+  static HWY_INLINE void store(VF v, Raw* p) { hn::StoreU(v, F32(), p); }
   static HWY_INLINE float load_one(const Raw* p) { return *p; }
   static HWY_INLINE void store_one(float v, Raw* p) { *p = v; }
 };
 
 struct StoredF16 {
   using Raw = std::uint16_t;
+  using Bits = std::uint16_t;
+  static constexpr Bits kExponent = 0x7C00;
   static constexpr DType kDType = DType::kF16;
   static HWY_INLINE VF load(const Raw* p) {
     const hn::Rebind<hwy::float16_t, F32> d16;
     return hn::PromoteTo(F32(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
   }
-  static HWY_INLINE float load_one(const Raw* p) { return half_to_float(*p); }
-  static HWY_INLINE void store_one(float v, Raw* p) { *p = float_to_half(v); }
+  static HWY_INLINE void store(VF v, Raw* p) {
+#if RONDO_HAS_FMA  // and conversions in hardware
+    const hn::Rebind<hwy::float16_t, F32> d16;
+    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+#else
+    alignas(64) float lanes[kLanes];
+    hn::Store(v, F32(), lanes);
+    for (int i = 0; i < kLanes; ++i) p[i] = float_to_half(lanes[i]);
+#endif
+  }
+  static HWY_INLINE float load_one(const Raw* p) {
+    return half_to_float(*p);
+  }
+  static HWY_INLINE void store_one(float v, Raw* p) {
+    *p = float_to_half(v);
+  }
 };
 
 struct StoredBF16 {
   using Raw = std::uint16_t;
+  using Bits = std::uint16_t;
+  static constexpr Bits kExponent = 0x7F80;
   static constexpr DType kDType = DType::kBF16;
   static HWY_INLINE VF load(const Raw* p) {
     const hn::Rebind<std::uint16_t, F32> d16;
     const hn::RebindToUnsigned<F32> du;
     return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(d16, p))));
+  }
+  static HWY_INLINE void store(VF v, Raw* p) {
+    const hn::Rebind<std::uint16_t, F32> d16;
+    const hn::RebindToUnsigned<F32> du;
+    const hn::RebindToSigned<F32> di;
+    const auto bits = hn::BitCast(du, v);
+    const auto high = hn::ShiftRight<16>(bits);
+    const auto half = hn::Add(hn::Set(du, 0x7FFF), hn::And(high, hn::Set(du, 1)));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, half));
+    const auto quiet = hn::Or(high, hn::Set(du, 0x40));
+    const auto result = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, result)), d16, p);
   }
   static HWY_INLINE float load_one(const Raw* p) { return bfloat16_to_float(*p); }
   static HWY_INLINE void store_one(float v, Raw* p) { *p = float_to_bfloat16(v); }

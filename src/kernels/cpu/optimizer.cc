@@ -4,70 +4,12 @@
 
 #include <cstring>
 
-#include "kernels/cpu/fma-inl.h"
+#include "kernels/cpu/fixed_point-inl.h"
 #include "kernels/cpu/register.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace rondo::kernels::HWY_NAMESPACE {
 namespace {
-
-using F64 = hn::ScalableTag<double>;
-using I64 = hn::ScalableTag<std::int64_t>;
-using HalfF32 = hn::Rebind<float, F64>;
-using VD = hn::Vec<F64>;
-using VI = hn::Vec<I64>;
-constexpr int kDoubleLanes = static_cast<int>(hn::MaxLanes(F64()));
-
-// Adding it to |x| < 2^51 leaves x, rounded to nearest even, in the low bits.
-constexpr double kRoundMagic = 0x1.8p52;
-
-HWY_INLINE VI rounded_bits(VD shifted) {
-  return hn::Sub(hn::BitCast(I64(), shifted), hn::BitCast(I64(), hn::Set(F64(), kRoundMagic)));
-}
-
-// v rounded to nearest even, for |v| < 2^62 of at most 24 significant bits. The multiple of 2^32 nearest to v
-// is even and the rest is exact, so rounding the rest rounds v.
-HWY_INLINE VI round_to_int64(VD v) {
-  const F64 d;
-  const VD magic = hn::Set(d, kRoundMagic);
-  const VD high_shifted = hn::Add(hn::Mul(v, hn::Set(d, 0x1p-32)), magic);
-  const VD high = hn::Sub(high_shifted, magic);
-  const VD low = hn::Sub(v, hn::Mul(high, hn::Set(d, 0x1p32)));
-  return hn::Add(hn::ShiftLeft<32>(rounded_bits(high_shifted)), rounded_bits(hn::Add(low, magic)));
-}
-
-// sum += fixed point of x, for one vector; returns lanes with the sign bit set where it went wrong.
-HWY_INLINE VI add_vector(std::int64_t* sum, const float* x) {
-  const F64 d;
-  const I64 di;
-  const VD v = hn::Mul(hn::PromoteTo(d, hn::LoadU(HalfF32(), x)), hn::Set(d, 0x1p36));
-  const VI before = hn::LoadU(di, sum);
-  const VI term = round_to_int64(v);
-  const VI after = hn::Add(before, term);
-  hn::StoreU(after, di, sum);
-  // Addition overflows when both terms have the sign that the result has not.
-  const VI overflow = hn::And(hn::Xor(after, before), hn::Xor(after, term));
-  const auto in_range = hn::Lt(hn::Abs(v), hn::Set(d, 0x1p62));  // false for NaN
-  return hn::Or(overflow, hn::BitCast(di, hn::VecFromMask(d, hn::Not(in_range))));
-}
-
-bool fixed_point_add(std::int64_t* sum, const float* x, std::int64_t count) {
-  static_assert(kFixedPointBits == 36);
-  const I64 di;
-  VI wrong = hn::Zero(di);
-  std::int64_t i = 0;
-  for (; i + kDoubleLanes <= count; i += kDoubleLanes) wrong = hn::Or(wrong, add_vector(sum + i, x + i));
-  if (i < count) {
-    const auto rest = static_cast<std::size_t>(count - i);
-    std::int64_t sums[kDoubleLanes] = {};
-    float terms[kDoubleLanes] = {};
-    std::memcpy(sums, sum + i, rest * sizeof(std::int64_t));
-    std::memcpy(terms, x + i, rest * sizeof(float));
-    wrong = hn::Or(wrong, add_vector(sums, terms));
-    std::memcpy(sum + i, sums, rest * sizeof(std::int64_t));
-  }
-  return hn::AllFalse(di, hn::Lt(wrong, hn::Zero(di)));
-}
 
 // float(double(grad) * scale) of one vector of doubles.
 HWY_INLINE hn::Vec<HalfF32> scaled_gradient(const std::int64_t* grad, VD scale) {

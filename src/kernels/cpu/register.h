@@ -9,6 +9,7 @@ namespace rondo::kernels::cpu {
 void fill_matmul(OpTable& table);
 void fill_transpose(OpTable& table);
 void fill_weight_grad(OpTable& table);
+void fill_pack(OpTable& table);
 void fill_attention(OpTable& table);  // attention, kv_store
 void fill_attention_grad(OpTable& table);
 void fill_pointwise(OpTable& table);  // rms_norm*, rope, swiglu*, add

@@ -29,6 +29,7 @@ void fill(OpTable& table) {
   cpu::fill_matmul(table);
   cpu::fill_transpose(table);
   cpu::fill_weight_grad(table);
+  cpu::fill_pack(table);
   cpu::fill_attention(table);
   cpu::fill_attention_grad(table);
   cpu::fill_pointwise(table);
