@@ -25,6 +25,9 @@ namespace {
 // A tail shorter than this is a few engine steps: its change says nothing.
 constexpr double kLeastTailSeconds = 0.05;
 
+// The variant that teaches the lengths: not measured.
+constexpr const char* kLearning = "learning";
+
 struct Variant {
   std::string name;
   std::string label;  // in the table
@@ -119,15 +122,21 @@ Result<std::vector<std::int32_t>> replayed_lengths(const rl::Config& config, con
   return lengths;
 }
 
+// Prompts [begin, begin + count) of the data, as far as there are any.
+std::vector<const rl::Prompt*> prompts_from(const rl::PromptSet& set, std::size_t begin, std::size_t count) {
+  std::vector<const rl::Prompt*> prompts;
+  for (std::size_t i = begin; i < std::min(begin + count, set.prompts.size()); ++i)
+    prompts.push_back(&set.prompts[i]);
+  return prompts;
+}
+
 // As many prompts as a step has, the first of the data.
 Result<std::vector<const rl::Prompt*>> first_prompts(const rl::Session& session, const rl::PromptSet& set) {
   const auto wanted = static_cast<std::size_t>(session.config.data.train_batch_size);
   if (set.prompts.size() < wanted)
     return fail(Code::kInvalidArgument, "data.train_files has {} prompts, data.train_batch_size asks for {}",
                 set.prompts.size(), wanted);
-  std::vector<const rl::Prompt*> prompts;
-  for (std::size_t i = 0; i < wanted; ++i) prompts.push_back(&set.prompts[i]);
-  return prompts;
+  return prompts_from(set, 0, wanted);
 }
 
 // What all variants run on.
@@ -136,6 +145,7 @@ struct Bench {
   const BenchArgs& args;
   std::vector<const rl::Prompt*> prompts;
   std::vector<std::int32_t> exact_lengths;  // empty: natural ones
+  rollout::LengthPrior prior;               // what earlier steps would have taught
 };
 
 Result<void> make_pool(const Bench& bench, const Variant& variant) {
@@ -144,10 +154,38 @@ Result<void> make_pool(const Bench& bench, const Variant& variant) {
   rl::Config config = session.config;
   config.rollout.schedule.policy = variant.policy;
   config.rollout.spec.enabled = variant.spec;
-  if (!bench.args.trace.empty()) config.rollout.input_log = bench.args.trace + "/" + variant.name + ".inputs";
+  if (variant.name == kLearning)
+    config.rollout.input_log.clear();
+  else if (!bench.args.trace.empty())
+    config.rollout.input_log = bench.args.trace + "/" + variant.name + ".inputs";
   RONDO_ASSIGN(session.inference,
                rl::InferencePool::create(config, *session.model, *session.tokenizer, session.context));
+  session.inference->set_length_prior(bench.prior);
   return {};
+}
+
+// A training run has seen the lengths of earlier steps; here a rollout of the prompts behind the measured
+// ones stands for them.
+Result<void> learn_lengths(Bench& bench, const rl::PromptSet& set) {
+  rl::Session& session = bench.session;
+  const std::vector<const rl::Prompt*> prompts =
+      prompts_from(set, bench.prompts.size(), bench.prompts.size());
+  if (prompts.empty()) return {};
+  RONDO_TRY(make_pool(bench, {.name = kLearning, .label = kLearning, .policy = rollout::Policy::kSeerPlus}));
+  rl::GenerationStats stats;
+  RONDO_TRY(rl::generate(session,
+                         {.prompts = prompts,
+                          .sampling = &session.config.rollout.sampling,
+                          .purpose = RngPurpose::kRollout,
+                          .step = 0},
+                         {}, catch_interrupts(), stats));
+  bench.prior = session.inference->length_prior();
+  return {};
+}
+
+bool any_learns(std::span<const Variant> variants) {
+  return std::ranges::any_of(variants,
+                             [](const Variant& v) { return rollout::rules_of(v.policy).learns_lengths; });
 }
 
 // `true_lengths` are what the oracles know.
@@ -258,9 +296,10 @@ Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, Terminal
                    rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
-  Bench bench{.session = session, .args = args, .prompts = {}, .exact_lengths = {}};
+  Bench bench{.session = session, .args = args, .prompts = {}, .exact_lengths = {}, .prior = {}};
   RONDO_ASSIGN(bench.prompts, first_prompts(session, set));
   RONDO_ASSIGN(bench.exact_lengths, replayed_lengths(session.config, args.lengths));
+  if (bench.exact_lengths.empty() && any_learns(variants)) RONDO_TRY(learn_lengths(bench, set));
   std::vector<std::int32_t> true_lengths = bench.exact_lengths;
   std::vector<std::vector<Outcome>> outcomes(variants.size());
   std::vector<timeline::Timeline> timelines(variants.size());

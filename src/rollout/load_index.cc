@@ -103,13 +103,18 @@ std::optional<InstanceId> LoadIndex::least_loaded(std::int64_t need) const {
   return std::nullopt;
 }
 
-std::int64_t LoadIndex::spread() const {
+std::int64_t LoadIndex::least() const {
   if (root_ == kNone) return 0;
   std::int32_t least = root_;
-  std::int32_t greatest = root_;
   while (at(least).left != kNone) least = at(least).left;
+  return at(least).load;
+}
+
+std::int64_t LoadIndex::greatest() const {
+  if (root_ == kNone) return 0;
+  std::int32_t greatest = root_;
   while (at(greatest).right != kNone) greatest = at(greatest).right;
-  return at(greatest).load - at(least).load;
+  return at(greatest).load;
 }
 
 void LoadIndex::check_invariants() const {

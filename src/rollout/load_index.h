@@ -23,8 +23,10 @@ class LoadIndex final {
   bool empty() const { return root_ == kNone; }
   /// The instance with room >= `need` (need >= 0) of the least load, the lowest id among equals.
   std::optional<InstanceId> least_loaded(std::int64_t need) const;
-  /// Greatest load minus least load; 0 without instances.
-  std::int64_t spread() const;
+  /// The least and the greatest load; 0 without instances.
+  std::int64_t least() const;
+  std::int64_t greatest() const;
+  std::int64_t spread() const { return greatest() - least(); }
   /// Aborts unless order, heap property and room sums hold. O(n).
   void check_invariants() const;
 

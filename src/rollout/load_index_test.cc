@@ -25,11 +25,11 @@ std::optional<InstanceId> scan(const Model& model, std::int64_t need) {
   return best;
 }
 
-std::int64_t spread(const Model& model) {
-  if (model.empty()) return 0;
+std::pair<std::int64_t, std::int64_t> least_and_greatest(const Model& model) {
+  if (model.empty()) return {0, 0};
   const auto [least, most] =
       std::ranges::minmax_element(model, {}, [](const auto& item) { return item.second.load; });
-  return most->second.load - least->second.load;
+  return {least->second.load, most->second.load};
 }
 
 TEST(LoadIndexTest, AgreesWithAScan) {
@@ -50,7 +50,7 @@ TEST(LoadIndexTest, AgreesWithAScan) {
       }
       index.check_invariants();
       EXPECT_EQ(index.empty(), model.empty());
-      EXPECT_EQ(index.spread(), spread(model));
+      EXPECT_EQ(std::pair(index.least(), index.greatest()), least_and_greatest(model));
       for (const int need : {0, 5, 18, 19}) EXPECT_EQ(index.least_loaded(need), scan(model, need));
     }
   }

@@ -11,7 +11,10 @@
 namespace rondo::rollout {
 namespace {
 
-using SchedulerTest = SchedulerFixture;
+class SchedulerTest : public SchedulerFixture {
+ protected:
+  bool stays(int max_spread, int here, int there);
+};
 
 TEST_F(SchedulerTest, ReservesThePeakOfTheChunkAndCountsThePromptOnce) {
   make({.policy = Policy::kFifo, .chunk_tokens = 100}, {.draft_room_tokens = 8});
@@ -79,19 +82,35 @@ TEST_F(SchedulerTest, MovesMuchKvAndRecomputesLittle) {
   }
 }
 
+// Whether request 0 stays on instance 0, where `here` others run, when `there` run on instance 1.
+bool SchedulerTest::stays(int max_spread, int here, int there) {
+  make({.policy = Policy::kFifo, .chunk_tokens = 600, .max_spread = max_spread, .move_threshold = 100});
+  add_instance(0, 1000, 40);
+  for (int g = 0; g <= here; ++g) add(group(g, 1, 1200, 10));
+  serve_all();
+  add_instance(1, 1000, 40);
+  for (int g = 100; g < 100 + there; ++g) add(group(g, 1, 1200, 10));
+  serve_all();
+  chunk_done(0, 600);
+  const Assignment next = assign();
+  const bool resident = next.placement.source == KvSource::kResident;
+  EXPECT_EQ(next.placement.instance, InstanceId(resident ? 0 : 1));
+  EXPECT_TRUE(resident || next.placement.source == KvSource::kMove);
+  return resident;
+}
+
 TEST_F(SchedulerTest, CachedKvDecidesWithinTheSpread) {
-  for (const int max_spread : {1, 2}) {
-    make({.policy = Policy::kFifo, .chunk_tokens = 600, .max_spread = max_spread, .move_threshold = 100});
-    add_instance(0, 100, 4);
-    for (int g = 0; g < 3; ++g) add(group(g, 1, 1200, 10));
-    serve_all();
-    add_instance(1, 100, 4);
-    chunk_done(0, 600);
-    // Two run on instance 0, none on instance 1.
-    const Assignment next = assign();
-    EXPECT_EQ(next.placement.instance, InstanceId(max_spread == 2 ? 0 : 1));
-    EXPECT_EQ(next.placement.source, max_spread == 2 ? KvSource::kResident : KvSource::kMove);
-  }
+  EXPECT_TRUE(stays(3, 16, 13));
+  EXPECT_FALSE(stays(3, 16, 12));
+  EXPECT_TRUE(stays(4, 16, 12));
+}
+
+TEST_F(SchedulerTest, CachedKvDecidesWithinAQuarterOfTheGreatestLoad) {
+  EXPECT_FALSE(stays(32, 1, 0));
+  EXPECT_FALSE(stays(32, 3, 2));
+  EXPECT_TRUE(stays(32, 4, 3));
+  EXPECT_TRUE(stays(32, 8, 6));
+  EXPECT_FALSE(stays(32, 8, 5));
 }
 
 TEST_F(SchedulerTest, EvictsTheRequestServedLastToTheHost) {
