@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kv/block_pool.h"
+#include "kv/prefix.h"
 
 namespace rondo::sim {
 namespace {
@@ -15,6 +17,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // the other half to each running response, or it would be undone at once.
 constexpr double kBlockWaste = 8.0;
 constexpr double kAdmissionRoom = 8.0;
+
+// Of the request's prompt, the tokens in blocks that it shares with its siblings.
+double shared_tokens(const RequestState& request) {
+  return static_cast<double>(kv::SharedPrefix(request.prompt_tokens).full_blocks * kv::kBlockTokens);
+}
 
 }  // namespace
 
@@ -60,8 +67,14 @@ void Instance::begin(RequestIndex request, std::int32_t cached) {
   state.done = state.generated;
   ++running_;
   kv_tokens_ += state.context();
+  if (siblings_[state.group]++ > 0) shared_tokens_ += shared_tokens(state);
   enter_lane(request, state.lane);
   if (limits_.preempts) admitted_.push_back(request);
+}
+
+// The engine computes a group's prompt once while one of its samples runs there, but for its last position.
+std::int32_t Instance::prompt_of_siblings(const RequestState& request) const {
+  return siblings_.contains(request.group) ? kv::SharedPrefix(request.prompt_tokens).num_tokens : 0;
 }
 
 void Instance::enter_lane(RequestIndex request, std::uint8_t lane) {
@@ -166,7 +179,7 @@ double Instance::steps_to_chunk_end() {
 
 double Instance::steps_to_full() const {
   if (!limits_.preempts || running_ < 2) return kNever;
-  const double room = static_cast<double>(engine_->kv_tokens()) - kBlockWaste * running_ - kv_tokens_;
+  const double room = static_cast<double>(engine_->kv_tokens()) - kBlockWaste * running_ - held_tokens();
   return std::max(0.0, room) / growth_;
 }
 
@@ -192,7 +205,7 @@ void Instance::retime(double now) {
   }
   if (recording_ != nullptr) {
     recording_->set(InstanceId(index_), now, running_, static_cast<double>(queue_.size()),
-                    100.0 * kv_tokens_ / static_cast<double>(engine_->kv_tokens()));
+                    100.0 * held_tokens() / static_cast<double>(engine_->kv_tokens()));
   }
 }
 
@@ -215,6 +228,12 @@ void Instance::stop_running(RequestIndex request, std::int32_t generated) {
   RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
   leave_lane(state);
   kv_tokens_ -= state.prompt_tokens + state.done;
+  const auto siblings = siblings_.find(state.group);
+  if (--siblings->second > 0) {
+    shared_tokens_ -= shared_tokens(state);
+  } else {
+    siblings_.erase(siblings);
+  }
   --running_;
   if (running_ == 0) kv_tokens_ = 0.0;  // without what rounding left
   state.running = false;
@@ -254,23 +273,27 @@ RequestIndex Instance::preempt_latest() {
   state.origin = timeline::KvOrigin::kRecomputed;
   queue_.push_front(request);
   ++stats_.preemptions;
-  stats_.recomputed_tokens += state.context();
   return request;
 }
 
 bool Instance::fits(const RequestState& request) const {
   if (running_ == 0) return true;
   const auto capacity = static_cast<double>(engine_->kv_tokens());
-  const double used = kv_tokens_ + kBlockWaste * (running_ + 1) + request.context();
+  const double shared = siblings_.contains(request.group) ? shared_tokens(request) : 0.0;
+  const double used = held_tokens() - shared + kBlockWaste * (running_ + 1) + request.context();
   return used + std::max(limits_.watermark * capacity, kAdmissionRoom * (running_ + 1)) <= capacity;
 }
 
 void Instance::admit() {
   while (!queue_.empty() && running_ < limits_.max_running) {
     const RequestIndex request = queue_.front();
-    if (!fits((*requests_)[static_cast<std::size_t>(request)])) return;
+    const RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
+    if (!fits(state)) return;
     queue_.pop_front();
-    begin(request, 0);
+    const std::int32_t cached = prompt_of_siblings(state);
+    const bool was_preempted = state.last_instance == index_;
+    if (was_preempted) stats_.recomputed_tokens += state.context() - cached;
+    begin(request, cached);
   }
 }
 
@@ -302,17 +325,22 @@ void Instance::check_invariants() const {
   RONDO_CHECK_EQ(std::ssize(requests), running_);
   RONDO_CHECK_EQ(std::accumulate(counts_.begin(), counts_.end(), 0), running_);
   double tokens = 0.0;
+  double shared = 0.0;
+  std::unordered_map<std::int32_t, std::int32_t> siblings;
   for (const RequestIndex request : requests) {
     const RequestState& state = (*requests_)[static_cast<std::size_t>(request)];
     RONDO_CHECK(state.running);
     RONDO_CHECK_EQ(state.instance, index_);
     tokens += state.prompt_tokens + done_now(state);
+    if (siblings[state.group]++ > 0) shared += shared_tokens(state);
   }
+  RONDO_CHECK(siblings == siblings_);
+  RONDO_CHECK_EQ(shared, shared_tokens_);
   constexpr double kRounding = 1e-9;  // of sums over some thousand events
   const auto capacity = static_cast<double>(engine_->kv_tokens());
   RONDO_CHECK_LE(std::abs(tokens - kv_tokens_), kRounding * capacity);
   if (!limits_.preempts || running_ < 2) return;  // one alone has nothing that could leave
-  RONDO_CHECK_LE(kv_tokens_ + kBlockWaste * running_, capacity * (1.0 + kRounding));
+  RONDO_CHECK_LE(held_tokens() + kBlockWaste * running_, capacity * (1.0 + kRounding));
 }
 
 void Instance::record(RequestIndex request, std::int32_t generated) {

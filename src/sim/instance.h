@@ -6,6 +6,7 @@
 #include <deque>
 #include <limits>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,11 @@ namespace rondo::sim {
 /// Continuous batching under a simulated clock.
 ///
 /// Between two events the batch is the same, so the time of n steps has a closed form: requests of a lane
-/// gain the lane's rate in tokens per step, and a step's time grows with the KV. Without reservations the
-/// instance queues requests in turn, admits while memory and max_running allow, and when KV is full the
-/// request admitted last loses its KV, queues first, and is prefilled again. Prefill stops the instance.
+/// gain the lane's rate in tokens per step, and a step's time grows with the KV that all of them read.
+/// Running siblings hold the full blocks of their prompt once. Without reservations the instance queues
+/// requests in turn, admits while memory and max_running allow, computes a prompt only if no sibling runs,
+/// and when KV is full the request admitted last loses its KV, queues first, and is prefilled again. Prefill
+/// stops the instance. A prompt is not kept when its last running sample ends, though siblings queue.
 ///
 /// Does not know the scheduler. The owner calls run_to() at next_event_s(), and retime() after any other
 /// change, before the next event. One owner thread.
@@ -113,6 +116,8 @@ class Instance final {
   double steps_to_full() const;
   void admit();
   bool fits(const RequestState& request) const;
+  std::int32_t prompt_of_siblings(const RequestState& request) const;
+  double held_tokens() const { return kv_tokens_ - shared_tokens_; }
   RequestIndex preempt_latest();
   double done_now(const RequestState& request) const;
   std::int32_t whole_tokens(const RequestState& request) const;
@@ -129,7 +134,9 @@ class Instance final {
   std::array<Lane, kNumLanes> lanes_;
   LaneCounts counts_{};
   std::int32_t running_ = 0;
-  double kv_tokens_ = 0.0;
+  double kv_tokens_ = 0.0;      // of all contexts, as attention reads them
+  double shared_tokens_ = 0.0;  // of these, held by a sibling as well: whole numbers, so exact
+  std::unordered_map<std::int32_t, std::int32_t> siblings_;  // running requests by group
   double synced_ = 0.0;  // how far the state is counted; beyond now during a prefill
   StepTime step_;
   double growth_ = 0.0;  // tokens per step, of all together

@@ -14,6 +14,7 @@ namespace {
 using Event = Instance::Event;
 
 constexpr double kCapacity = 4000;
+constexpr std::int32_t kGroupSize = 4;
 // A naive state is the sum of at most 1e5 steps, each rounded by 2^-53 of a number below 1e4.
 constexpr double kRounding = 1e-6;
 
@@ -30,6 +31,7 @@ EngineModel costly_kv() {
 class NaiveInstance final {
  public:
   struct Request {
+    std::int32_t group = 0;
     std::int32_t prompt = 0;
     std::int32_t chunk_end = 0;
     double done = 0.0;
@@ -50,7 +52,22 @@ class NaiveInstance final {
     for (const RequestIndex r : running) sum += requests.at(r).prompt + requests.at(r).done;
     return sum;
   }
-  double kv_with_waste() const { return kv() + 8.0 * static_cast<double>(running.size()); }
+  bool has_sibling(RequestIndex r) const {
+    return std::ranges::any_of(
+        running, [&](RequestIndex other) { return requests.at(other).group == requests.at(r).group; });
+  }
+  // The prompt's blocks of 64, of all but its last token, once per group.
+  double held() const {
+    std::map<std::int32_t, std::int32_t> shared;
+    double sum = kv();
+    for (const RequestIndex r : running) {
+      const auto [group, is_first] = shared.emplace(requests.at(r).group, shared_tokens(r));
+      if (!is_first) sum -= group->second;
+    }
+    return sum;
+  }
+  std::int32_t shared_tokens(RequestIndex r) const { return (requests.at(r).prompt - 1) / 64 * 64; }
+  double kv_with_waste() const { return held() + 8.0 * static_cast<double>(running.size()); }
 
   void advance(double now) {
     if (running.empty()) clock_ = std::max(clock_, now);
@@ -77,7 +94,7 @@ class NaiveInstance final {
   void settle(double now) {
     advance(now);
     while (!queue.empty() && std::ssize(running) < limits_.max_running && fits(queue.front())) {
-      begin(queue.front(), 0);
+      begin(queue.front(), has_sibling(queue.front()) ? requests.at(queue.front()).prompt - 1 : 0);
       queue.pop_front();
     }
     if (running.empty()) return;
@@ -102,7 +119,8 @@ class NaiveInstance final {
   }
   bool fits(RequestIndex r) const {
     const double after = 8.0 * static_cast<double>(running.size() + 1);
-    const double used = kv() + requests.at(r).prompt + requests.at(r).done + after;
+    const double shared = has_sibling(r) ? shared_tokens(r) : 0;
+    const double used = held() - shared + requests.at(r).prompt + requests.at(r).done + after;
     return running.empty() || used + std::max(limits_.watermark * kCapacity, after) <= kCapacity;
   }
 
@@ -161,9 +179,10 @@ class Comparison final {
   RequestState& state(RequestIndex r) { return states_[static_cast<std::size_t>(r)]; }
 
   void add_request(RequestIndex r) {
-    states_.push_back({.prompt_tokens = uniform(10, 200), .length = uniform(1, 300)});
+    const std::int32_t prompt = r % kGroupSize == 0 ? uniform(10, 200) : states_.back().prompt_tokens;
+    states_.push_back({.group = r / kGroupSize, .prompt_tokens = prompt, .length = uniform(1, 300)});
     state(r).lane = static_cast<std::uint8_t>(uniform(0, kNumLanes - 1));
-    naive_.requests[r] = {.prompt = state(r).prompt_tokens, .lane = state(r).lane};
+    naive_.requests[r] = {.group = state(r).group, .prompt = state(r).prompt_tokens, .lane = state(r).lane};
     waiting_.push_back(r);
   }
 
@@ -299,6 +318,7 @@ TEST(Instance, WithPreemptionsAgreesWithOneTokenAfterTheOther) {
 // What was let go for want of room must not come back at once, or nothing ever ends.
 TEST(Instance, APreemptedRequestWaitsForRoomToGrow) {
   std::vector<RequestState> states(2, {.prompt_tokens = 1800, .length = 500, .chunk_end = 500});
+  states[1].group = 1;
   const EngineModel engine = costly_kv();
   Instance instance(0, engine, {.preempts = true, .max_running = 8, .watermark = 0.0}, states, nullptr);
   instance.enqueue(0, 0.0);
@@ -313,8 +333,33 @@ TEST(Instance, APreemptedRequestWaitsForRoomToGrow) {
   EXPECT_EQ(events, (std::vector{Event::kFull, Event::kChunkEnd, Event::kChunkEnd}));
 }
 
+// 3 x (1800 + 500) tokens of KV with the prompt three times, 28 blocks of 64 less for each further sample.
+TEST(Instance, SiblingsComputeAndHoldTheirPromptOnce) {
+  const EngineModel engine = costly_kv();
+  std::map<bool, Instance::Stats> stats;
+  for (const bool siblings : {true, false}) {
+    std::vector<RequestState> states(3, {.prompt_tokens = 1800, .length = 500, .chunk_end = 500});
+    for (std::int32_t r = 0; r < 3 && !siblings; ++r) states[static_cast<std::size_t>(r)].group = r;
+    Instance instance(0, engine, {.preempts = true, .max_running = 8, .watermark = 0.0}, states, nullptr);
+    for (RequestIndex r = 0; r < 3; ++r) instance.enqueue(r, 0.0);
+    for (double now = 0.0; now < 1e9; now = instance.next_event_s()) {
+      if (now > 0.0) instance.run_to(now);
+      instance.retime(now);
+      instance.check_invariants();
+    }
+    stats[siblings] = instance.stats();
+  }
+  EXPECT_EQ(stats[true].preemptions, 0);
+  EXPECT_EQ(stats[true].request_steps, 3 * 500);  // all at once
+  EXPECT_GT(stats[false].preemptions, 0);
+  const double decode = stats[true].busy_s - engine.prefill_s(1800, 0) - 2 * engine.prefill_s(1, 1799);
+  const StepTime step = engine.step_time({.sequences = 3, .rows = 3}, 3 * 1800);
+  EXPECT_NEAR(decode, 500 * step.seconds(3 * (1800 + 250)), kRounding);  // reads every context whole
+}
+
 TEST(Instance, StopWritesBackTheWholeTokensOfWhatRuns) {
   std::vector<RequestState> states(2, {.prompt_tokens = 100, .length = 300, .chunk_end = 300});
+  states[1].group = 1;
   states[1].prompt_tokens = 900;
   const EngineModel engine = costly_kv();
   Instance instance(0, engine, {.max_running = 8}, states, nullptr);
