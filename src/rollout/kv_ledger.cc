@@ -172,6 +172,15 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   refresh(id);
 }
 
+void KvLedger::prompt_computed(RequestSlot request) {
+  const Holding& holding = holdings_[request];
+  RONDO_CHECK(holding.in_flight);
+  auto& copies = prompts_[holding.group].copies;
+  const auto copy = std::ranges::find(copies, holding.place.instance, &PromptCopy::instance);
+  RONDO_CHECK(copy != copies.end());
+  copy->computed = true;
+}
+
 void KvLedger::park(RequestSlot request, std::int32_t tokens, std::int64_t private_blocks,
                     const Priority& priority) {
   Holding& holding = holdings_[request];

@@ -95,10 +95,11 @@ class KvLedger final {
   bool has_prompt(GroupSlot group, InstanceId id) const { return find_copy(group, id) != nullptr; }
   /// Whether a sample of the group is in flight there.
   bool prompt_is_pinned(GroupSlot group, InstanceId id) const;
-  /// Calls visit(InstanceId) for each instance that has the group's prompt, in no order.
+  /// Calls visit(InstanceId, bool computed) for each instance that has the group's prompt, in no order. Until
+  /// prompt_computed() it may still be under way: siblings there will share it, but nothing can be moved.
   template <class Visit>
   void for_each_prompt_place(GroupSlot group, Visit visit) const {
-    for (const PromptCopy& copy : prompts_[group].copies) visit(copy.instance);
+    for (const PromptCopy& copy : prompts_[group].copies) visit(copy.instance, copy.computed);
   }
   /// The full prompt blocks of the group.
   std::int64_t prompt_blocks(GroupSlot group) const { return prompts_[group].full_blocks; }
@@ -113,6 +114,8 @@ class KvLedger final {
   void evict(const SlotEviction& eviction);
   /// The request goes in flight with so many private blocks; its KV elsewhere is free from now on.
   void start(RequestSlot request, InstanceId id, std::int64_t private_blocks);
+  /// The request in flight has generated tokens, so its group's prompt is computed where it runs.
+  void prompt_computed(RequestSlot request);
   /// The request in flight waits again, with `tokens` computed in `private_blocks` blocks.
   void park(RequestSlot request, std::int32_t tokens, std::int64_t private_blocks, const Priority& priority);
   /// Its KV is gone, wherever it was.
@@ -132,6 +135,7 @@ class KvLedger final {
     std::int32_t in_flight = 0;  // samples of the group there
     std::int32_t parked = 0;
     std::int64_t idle_since = 0;  // key in Instance::idle while there is no sample
+    bool computed = false;        // known to be
     bool idle() const { return in_flight + parked == 0; }
   };
   struct Prompt {

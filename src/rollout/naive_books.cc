@@ -17,11 +17,14 @@ void NaiveBooks::fail_instance(InstanceId id) {
       record.in_flight = false;
     }
   }
-  for (auto& [group, prompt] : prompts_) prompt.copies.erase(id);
+  for (auto& [group, prompt] : prompts_) {
+    prompt.copies.erase(id);
+    prompt.computed.erase(id);
+  }
 }
 
 void NaiveBooks::add_group(const GroupSpec& spec) {
-  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}};
+  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}, {}};
   for (const SampleSpec& sample : spec.samples) requests_[sample.id] = {.group = spec.id, .place = {}};
 }
 
@@ -75,6 +78,7 @@ void NaiveBooks::evict(const Eviction& eviction) {
   if (eviction.request == RequestId()) {
     EXPECT_FALSE(present(eviction.group, eviction.from.instance)) << "a prompt in use is evicted";
     EXPECT_EQ(prompts_.at(eviction.group).copies.erase(eviction.from.instance), 1U);
+    prompts_.at(eviction.group).computed.erase(eviction.from.instance);
     return;
   }
   Record& record = requests_.at(eviction.request);
@@ -92,12 +96,13 @@ void NaiveBooks::check_source(const Assignment& assignment) const {
   if (here) cached = prompt.tokens + record.generated - 1;
   if (placement.source == KvSource::kMove) {
     const bool own = placement.from == record.place;
-    EXPECT_TRUE(own || prompt.copies.contains(placement.from.instance));
+    EXPECT_TRUE(own || prompt.computed.contains(placement.from.instance));
     const std::int32_t there = own ? prompt.tokens + record.generated - 1 : prompt.tokens - 1;
     EXPECT_EQ(placement.moved_tokens, there - cached);
     cached = there;
   }
   EXPECT_EQ(placement.cached_tokens, cached);
+  EXPECT_GE(placement.recomputed_tokens, 0);
   if (record.generated > 0) {
     EXPECT_EQ(placement.recomputed_tokens, prompt.tokens + record.generated - 1 - cached);
   }
@@ -127,6 +132,7 @@ void NaiveBooks::chunk_done(RequestId id, std::int32_t new_tokens) {
   Record& record = requests_.at(id);
   record.in_flight = false;
   record.generated += new_tokens;
+  prompts_.at(record.group).computed.insert(record.place.instance);
   check_room();
 }
 
@@ -134,6 +140,7 @@ void NaiveBooks::finished(RequestId id, std::int32_t total_tokens) {
   Record& record = requests_.at(id);
   EXPECT_TRUE(record.in_flight && total_tokens > record.generated);
   Prompt& prompt = prompts_.at(record.group);
+  prompt.computed.insert(record.place.instance);
   const GroupId group = record.group;
   requests_.erase(id);
   if (--prompt.unfinished == 0) prompts_.erase(group);
@@ -156,7 +163,10 @@ void NaiveBooks::prefetch(const Prefetch& prefetch) {
 
 void NaiveBooks::drop_all() {
   for (auto& [id, record] : requests_) record.place = {};
-  for (auto& [id, prompt] : prompts_) prompt.copies.clear();
+  for (auto& [id, prompt] : prompts_) {
+    prompt.copies.clear();
+    prompt.computed.clear();
+  }
 }
 
 }  // namespace rondo::rollout

@@ -44,6 +44,7 @@ class NaiveBooks final {
     std::int32_t tokens = 0;
     int unfinished = 0;
     std::set<InstanceId> copies;
+    std::set<InstanceId> computed;  // of these, where a sample has run
   };
 
   void evict(const Eviction& eviction);

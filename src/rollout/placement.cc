@@ -23,7 +23,7 @@ std::optional<InstanceId> best_cached(const KvLedger& ledger, const PlacementNee
   const KvPlace& place = ledger.holding(need.request).place;
   if (place.tier == KvTier::kInstance && has_room(ledger, need, place.instance)) return place.instance;
   std::optional<InstanceId> best;
-  ledger.for_each_prompt_place(need.group, [&](InstanceId instance) {
+  ledger.for_each_prompt_place(need.group, [&](InstanceId instance, bool /*computed*/) {
     if (!has_room(ledger, need, instance)) return;
     const auto key = [&](InstanceId id) { return std::pair(ledger.load(id), id); };
     if (!best || key(instance) < key(*best)) best = instance;
@@ -31,13 +31,14 @@ std::optional<InstanceId> best_cached(const KvLedger& ledger, const PlacementNee
   return best;
 }
 
-// Where KV that `instance` lacks can be moved from: the request's own, else a sibling's prompt.
+// Where KV that `instance` lacks can be moved from: the request's own, else a sibling's prompt, once
+// computed.
 KvPlace place_to_move_from(const KvLedger& ledger, const PlacementNeed& need) {
   const KvPlace& own = ledger.holding(need.request).place;
   if (own.tier != KvTier::kNone) return own;
   InstanceId lowest;
-  ledger.for_each_prompt_place(need.group, [&lowest](InstanceId id) {
-    if (lowest == InstanceId() || id < lowest) lowest = id;
+  ledger.for_each_prompt_place(need.group, [&lowest](InstanceId id, bool computed) {
+    if (computed && (lowest == InstanceId() || id < lowest)) lowest = id;
   });
   return lowest == InstanceId() ? KvPlace{} : KvPlace{KvTier::kInstance, lowest};
 }
@@ -75,7 +76,8 @@ Placement plan_source(const KvLedger& ledger, const PlacementNeed& need, const P
     placement.moved_tokens = elsewhere - placement.cached_tokens;
     placement.cached_tokens = elsewhere;
   }
-  const std::int32_t computed_before = started ? need.known_tokens - 1 : elsewhere;
+  const std::int32_t computed_before =
+      started ? need.known_tokens - 1 : std::max(elsewhere, placement.cached_tokens);
   placement.recomputed_tokens = computed_before - placement.cached_tokens;
   if (placement.source != KvSource::kMove && placement.recomputed_tokens > 0) {
     placement.source = KvSource::kRecompute;

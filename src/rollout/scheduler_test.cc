@@ -82,6 +82,26 @@ TEST_F(SchedulerTest, MovesMuchKvAndRecomputesLittle) {
   }
 }
 
+TEST_F(SchedulerTest, APromptIsMovedOnceItIsComputedAndNotBefore) {
+  make({.policy = Policy::kFifo, .chunk_tokens = 600, .move_threshold = 0});
+  add_instance(0, 1000, 1);
+  add_instance(1, 1000, 1);
+  add(group(0, 4, 1200, 130));
+  EXPECT_EQ(assign().placement.instance, InstanceId(0));
+  const Placement early = assign().placement;
+  EXPECT_EQ(early.instance, InstanceId(1));
+  EXPECT_EQ(early.source, KvSource::kResident);  // of nothing, to be computed
+  EXPECT_EQ(early.cached_tokens, 0);
+  finish(0, 500);
+  add_instance(2, 1000, 1);
+  EXPECT_EQ(assign().placement.cached_tokens, 129);  // the third, where the first was
+  const Placement late = assign().placement;
+  EXPECT_EQ(late.instance, InstanceId(2));
+  EXPECT_EQ(late.source, KvSource::kMove);
+  EXPECT_TRUE(late.from == on(0));
+  EXPECT_EQ(late.moved_tokens, 129);
+}
+
 // Whether request 0 stays on instance 0, where `here` others run, when `there` run on instance 1.
 bool SchedulerTest::stays(int max_spread, int here, int there) {
   make({.policy = Policy::kFifo, .chunk_tokens = 600, .max_spread = max_spread, .move_threshold = 100});
