@@ -124,10 +124,15 @@ TEST_F(InstanceTest, NoInstanceLeftIsAnErrorThatSaysWhy) {
 
 TEST_F(InstanceTest, PartialStopsAtTheWantedGroups) {
   TestRollout rollout(scene(), {.policy = Policy::kPartial, .instances = 2});
-  const Result<Responses> found = rollout.run(3);
-  ASSERT_TRUE(found) << found.error().message();
-  EXPECT_LT(found->by_id.size(), scene().requests().size());
-  for (const auto& [id, response] : found->by_id) EXPECT_EQ(difference(scene().expected()[id], response), "");
+  bool any_dropped = false;  // on a busy machine all may be done before the first group's end is heard of
+  for (int attempt = 0; attempt < 20 && !any_dropped; ++attempt) {
+    const Result<Responses> found = rollout.run(1);
+    ASSERT_TRUE(found) << found.error().message();
+    any_dropped = found->by_id.size() < scene().requests().size();
+    for (const auto& [id, response] : found->by_id)
+      EXPECT_EQ(difference(scene().expected()[id], response), "");
+  }
+  EXPECT_TRUE(any_dropped);
   // What was dropped leaves nothing behind: the same instances run everything.
   const Result<Responses> all = rollout.run();
   ASSERT_TRUE(all) << all.error().message();

@@ -134,6 +134,15 @@ std::string processor() {
   return fmt::format("{}, {} cores", name, std::thread::hardware_concurrency());
 }
 
+// Which build of the program runs: other kernels take other times.
+std::string program() {
+  static const std::string sum = [] {
+    const Result<std::string> bytes = read_file("/proc/self/exe");
+    return bytes ? fmt::format("{:016x}", checksum(std::as_bytes(std::span(*bytes)))) : "unknown";
+  }();
+  return sum;
+}
+
 }  // namespace
 
 StepProfileRange step_profile_range(const Config& config, const model::ModelSpec& spec,
@@ -172,11 +181,11 @@ Result<rollout::StepCost> measure_step_cost(engine::Engine& engine, std::int32_t
 std::filesystem::path step_profile_file(const StepProfileKey& key, std::int32_t num_blocks) {
   const model::ModelSpec& spec = key.model.spec();
   const StepProfileRange range = step_profile_range(key.config, spec, num_blocks);
-  const std::string text =
-      fmt::format("v2 {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.layers, spec.hidden, spec.heads,
-                  spec.kv_heads, spec.head_dim, spec.intermediate, spec.vocab,
-                  kernels::dtype_name(spec.dtype), key.target, key.threads, range.max_running,
-                  range.max_context, range.max_gamma, key.config.engine.batch.max_batch_tokens, processor());
+  const std::string text = fmt::format(
+      "v2 {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", spec.layers, spec.hidden, spec.heads,
+      spec.kv_heads, spec.head_dim, spec.intermediate, spec.vocab, kernels::dtype_name(spec.dtype),
+      key.target, key.threads, range.max_running, range.max_context, range.max_gamma,
+      key.config.engine.batch.max_batch_tokens, processor(), program());
   const auto sum = checksum(std::as_bytes(std::span(text)));
   return std::filesystem::path(key.config.rollout.spec.profile_folder) /
          fmt::format("step_cost_{:016x}.json", sum);

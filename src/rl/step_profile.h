@@ -36,8 +36,8 @@ struct StepProfileKey {
   int threads = 1;
 };
 /// Where it is kept: a file for each model shape, storage type, kernel target, thread count, processor (its
-/// name and number of cores) and range. Machines with the same processor share one, those of a cluster with
-/// a common folder for instance.
+/// name and number of cores), build of the program and range. Machines with the same processor share one,
+/// those of a cluster with a common folder for instance.
 std::filesystem::path step_profile_file(const StepProfileKey& key, std::int32_t num_blocks);
 
 /// The profile that is kept, else, with a warning if the file is damaged, a new one.
