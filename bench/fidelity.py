@@ -45,7 +45,8 @@ def record_lengths(args, settings, folder):
 
 
 def profile(args, settings, folder):
-    output = rondo(args, "profile", args.config, *settings, f"rollout.spec.profile_folder={folder}")
+    """A pool of its own, in which batches fit that are larger than any of the rollout: beyond the largest, times are guessed."""
+    output = rondo(args, "profile", args.config, *settings, "engine.kv_memory=512MiB", f"rollout.spec.profile_folder={folder}")
     return re.search(r"kept in (.*)", output)[1]
 
 
