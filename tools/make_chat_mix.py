@@ -56,11 +56,14 @@ def main():
     args = parser.parse_args()
     if args.count < 1:
         sys.exit("--count must be at least 1, is {}".format(args.count))
-    os.makedirs(os.path.dirname(os.path.abspath(args.file)), exist_ok=True)
-    with open(args.file, "w", encoding="utf-8") as out:
-        for index in range(args.count):
-            row = {"data_source": "rondo/chat_mix", "prompt": [{"role": "user", "content": question(index)}]}
-            out.write(json.dumps(row) + "\n")
+    rows = [{"data_source": "rondo/chat_mix", "prompt": [{"role": "user", "content": question(index)}]}
+            for index in range(args.count)]
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(args.file)), exist_ok=True)
+        with open(args.file, "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(row) + "\n" for row in rows)
+    except OSError as error:
+        sys.exit("cannot write {}: {}".format(args.file, error.strerror))
 
 
 if __name__ == "__main__":

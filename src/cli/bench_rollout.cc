@@ -241,6 +241,7 @@ std::string as_json(const rl::Session& session, const Variant& variant, const Ou
                         {"seconds", o.seconds},
                         {"tokens_per_second", o.tokens_per_second()},
                         {"tail_seconds", o.tail_seconds},
+                        {"computed_tokens", o.engine.computed_tokens},
                         {"chunks", o.dispatch.chunks},
                         {"migrations", o.dispatch.migrations},
                         {"migrated_bytes", o.dispatch.migrated_bytes},
@@ -288,6 +289,21 @@ Result<void> write_traces(const std::string& folder, const std::vector<Variant>&
 }
 
 }  // namespace
+
+Result<void> check_bench_rollout(const BenchArgs& args) {
+  RONDO_TRY(variants_of(args));
+  if (!args.lengths.empty()) {
+    RONDO_ASSIGN_CTX(const std::string text, read_file(args.lengths), "--lengths");
+    RONDO_ASSIGN_CTX(const sim::Trace trace, sim::parse_trace({}, text, args.lengths), "--lengths");
+  }
+  if (args.trace.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(args.trace, error);
+  if (error || !std::filesystem::is_directory(args.trace, error))
+    return fail(Code::kIo, "--trace: cannot create the folder {}: {}", args.trace,
+                error ? error.message() : "it is something else");
+  return {};
+}
 
 Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const std::vector<Variant> variants, variants_of(args));

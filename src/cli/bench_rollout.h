@@ -16,4 +16,7 @@ namespace rondo::cli {
 /// variants differ in a token, `partial` aside.
 Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, Terminal& terminal);
 
+/// What can be said of the arguments before the model is loaded; makes the folder of --trace.
+Result<void> check_bench_rollout(const BenchArgs& args);
+
 }  // namespace rondo::cli

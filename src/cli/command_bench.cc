@@ -304,6 +304,7 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
   if (!args.prompts.empty()) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
   }
+  if (args.what == "rollout") RONDO_TRY(check_bench_rollout(args));
   RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   if (args.what == "rollout") return bench_rollout(*session, args, terminal);
   if (args.what == "spec")

@@ -55,15 +55,15 @@ Result<void> run_sweep(const SimulateArgs& args, const sim::Workload& workload, 
     return fail(Code::kInvalidArgument, "--per-seed is for one setting; leave --sweep out, or take --json");
   }
   RONDO_ASSIGN(const auto points, sim::sweep(workload, args.sweep, options_of(args)));
-  if (!args.html.empty()) RONDO_TRY(replace_file(args.html, sim::sweep_page(title_of(workload), points)));
   if (args.json) {
     for (const sim::SweepPoint& point : points) {
       terminal.print(sim::outcomes_json(point.variants, point.setting));
     }
-    return {};
+  } else {
+    terminal.print(sim::sweep_table(points) + "\n" + sim::sweep_bars(points));
   }
-  terminal.print(sim::sweep_table(points) + "\n" + sim::sweep_bars(points));
-  return {};
+  if (args.html.empty()) return {};
+  return replace_file(args.html, sim::sweep_page(title_of(workload), points));
 }
 
 Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workload, Terminal& terminal) {
@@ -71,15 +71,15 @@ Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workl
   options.records_first = !args.html.empty() || !args.trace.empty();
   RONDO_ASSIGN(const auto variants, sim::variants_of(workload));
   RONDO_ASSIGN(auto outcomes, sim::compare(variants, options));
-  RONDO_TRY(write_pictures(args, workload, outcomes));
+  // Before the pictures, which may fail to be written.
   if (args.json) {
     terminal.print(sim::outcomes_json(outcomes, ""));
-    return {};
+  } else {
+    if (!workload.name.empty()) terminal.print(workload.name + "\n");
+    if (args.per_seed) terminal.print(sim::seed_table(outcomes) + "\n");
+    terminal.print(sim::comparison_table(workload.compare, outcomes));
   }
-  if (!workload.name.empty()) terminal.print(workload.name + "\n");
-  if (args.per_seed) terminal.print(sim::seed_table(outcomes) + "\n");
-  terminal.print(sim::comparison_table(workload.compare, outcomes));
-  return {};
+  return write_pictures(args, workload, outcomes);
 }
 
 Result<void> run(const SimulateArgs& args, Terminal& terminal) {

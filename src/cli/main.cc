@@ -6,6 +6,7 @@
 #include <charconv>
 #include <csignal>
 #include <exception>
+#include <limits>
 #include <new>
 #include <string>
 #include <string_view>
@@ -39,7 +40,9 @@ CLI::Validator at_least(int least) {
             int value = 0;
             const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
             const bool good = error == std::errc() && end == text.data() + text.size() && value >= least;
-            return good ? std::string() : fmt::format("{} is no whole number of at least {}", text, least);
+            return good ? std::string()
+                        : fmt::format("{} is no whole number from {} to {}", text, least,
+                                      std::numeric_limits<int>::max());
           },
           fmt::format("INT >= {}", least)};
 }

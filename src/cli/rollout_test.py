@@ -215,8 +215,13 @@ class RolloutTest(TinyRunTest):
         for bad in ("0", "-3", "x", "1.5"):
             result = self.run_rondo("bench", "rollout", f"--repeats={bad}")
             self.assertEqual(result.returncode, 2)
-            self.assertIn(f"{bad} is no whole number of at least 1", result.stderr)
+            self.assertIn(f"{bad} is no whole number from 1 to 2147483647", result.stderr)
             self.assertLess(len(result.stderr), 300)
+        occupied = self.scratch / "occupied"
+        occupied.write_text("")
+        result = self.run_rondo("bench", "rollout", *self.arguments(self.scratch / "wrong"), "--trace", str(occupied))
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(f"--trace: cannot create the folder {occupied}", result.stderr)
         arguments = self.arguments(self.scratch / "wrong", "rollout.n=0")
         result = self.run_rondo("bench", "rollout", "--policies", "seer", *arguments)
         self.assertIn("rollout.n", result.stderr)  # what follows --policies is not one more policy

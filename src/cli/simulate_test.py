@@ -57,13 +57,19 @@ class SimulateTest(unittest.TestCase):
         hashes = [[row["event_hash"] for row in self.rows("--seeds", 3, "--threads", n)] for n in (1, 100000)]
         self.assertEqual(hashes[0], hashes[1])
 
+    def test_the_table_is_there_even_if_the_picture_cannot_be_written(self):
+        result = rondo("simulate", *SMALL, "--html", "/proc/no.html")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("/proc/no.html", result.stderr)
+        self.assertIn("seer_plus", result.stdout)
+
     def test_options_that_do_not_go_together_are_refused(self):
         sweep = ["--sweep", "schedule.chunk_tokens=64,128"]
         self.assert_refused([*sweep, "--per-seed"], "--per-seed", "--json")
         self.assert_refused([*sweep, "--trace", self.scratch / "t.json"], "--trace", "--html")
-        self.assert_refused(["--threads", "-1"], "--threads", "at least 0")
+        self.assert_refused(["--threads", "-1"], "--threads", "from 0")
         self.assert_refused(["--threads", "1.5"], "--threads", "whole number")
-        self.assert_refused(["--seeds", "0"], "--seeds", "at least 1")
+        self.assert_refused(["--seeds", "0"], "--seeds", "from 1")
         self.assert_refused(["compare.variants=seer", "schedule.policy=fifo"], "schedule.policy=fifo", "compare.variants=fifo")
 
     def test_seeds_of_a_trace_that_would_all_be_alike_are_refused(self):

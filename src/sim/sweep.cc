@@ -15,6 +15,11 @@ struct Axis {
   std::vector<std::string> values;
 };
 
+bool has_twice(std::vector<std::string> values) {
+  std::ranges::sort(values);
+  return std::ranges::adjacent_find(values) != values.end();
+}
+
 Result<Axis> parse_axis(const std::string& text) {
   const std::size_t equals = text.find('=');
   Axis axis{.key = text.substr(0, equals), .values = {}};
@@ -22,6 +27,7 @@ Result<Axis> parse_axis(const std::string& text) {
     std::istringstream list(text.substr(equals + 1));
     for (std::string value; std::getline(list, value, ',');) axis.values.push_back(value);
   }
+  if (has_twice(axis.values)) return fail(Code::kInvalidArgument, "--sweep: '{}' has a value twice", text);
   if (!axis.values.empty() && !axis.key.empty()) return axis;
   return fail(Code::kInvalidArgument,
               "--sweep: '{}' is not key=value,value,…, as lengths.correlation=0,0.5,0.9", text);
@@ -56,6 +62,9 @@ Result<std::vector<SweepPoint>> sweep(const Workload& workload, std::span<const 
   std::vector<Axis> axes;
   for (const std::string& text : axis_texts) {
     RONDO_ASSIGN(Axis axis, parse_axis(text));
+    if (std::ranges::find(axes, axis.key, &Axis::key) != axes.end())
+      return fail(Code::kInvalidArgument, "--sweep: {} is there twice; list all its values behind one",
+                  axis.key);
     axes.push_back(std::move(axis));
   }
   std::vector<SweepPoint> points;

@@ -49,6 +49,8 @@ TEST(Sweep, RefusesWhatIsNoAxis) {
   EXPECT_THAT(error_of({"schedule.chunk_tokens"}), HasSubstr("key=value"));
   EXPECT_THAT(error_of({"schedule.chunk_token=64"}), HasSubstr("schedule.chunk_tokens"));
   EXPECT_THAT(error_of({"cluster.instances=1,0"}), HasSubstr(">= 1"));
+  EXPECT_THAT(error_of({"cluster.instances=1,2,1"}), HasSubstr("twice"));
+  EXPECT_THAT(error_of({"cluster.instances=1,2", "cluster.instances=3"}), HasSubstr("twice"));
 }
 
 }  // namespace

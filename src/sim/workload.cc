@@ -122,9 +122,11 @@ Result<void> ModelConfig::validate() const {
 Result<void> CompareConfig::validate() const {
   for (const auto* published : {&published_speedup, &published_tail}) {
     if (published->empty() || published->size() == variants.size()) continue;
-    return fail(Code::kInvalidArgument,
-                "published_speedup and published_tail need one number for each of the {} variants, not {}",
-                variants.size(), published->size());
+    return fail(
+        Code::kInvalidArgument,
+        "published_speedup and published_tail need one number for each of the {} variants, not {}; for "
+        "variants of your own set compare.published_speedup=[] compare.published_tail=[]",
+        variants.size(), published->size());
   }
   return {};
 }
