@@ -25,15 +25,7 @@ namespace {
 // A tail shorter than this is a few engine steps: its change says nothing.
 constexpr double kLeastTailSeconds = 0.05;
 
-// The variant that teaches the lengths: not measured.
-constexpr const char* kLearning = "learning";
-
-struct Variant {
-  std::string name;
-  std::string label;  // in the table
-  rollout::Policy policy = rollout::Policy::kSeer;
-  bool spec = false;
-};
+using Variant = RolloutPlan::Variant;
 
 // One rollout.
 struct Outcome {
@@ -144,20 +136,17 @@ struct Bench {
   rl::Session& session;
   const BenchArgs& args;
   std::vector<const rl::Prompt*> prompts;
-  std::vector<std::int32_t> exact_lengths;  // empty: natural ones
-  rollout::LengthPrior prior;               // what earlier steps would have taught
+  std::span<const std::int32_t> exact_lengths;  // empty: natural ones
+  rollout::LengthPrior prior;                   // what earlier steps would have taught
 };
 
-Result<void> make_pool(const Bench& bench, const Variant& variant) {
+Result<void> make_pool(const Bench& bench, const Variant& variant, std::string input_log) {
   rl::Session& session = bench.session;
   session.inference.reset();
   rl::Config config = session.config;
   config.rollout.schedule.policy = variant.policy;
   config.rollout.spec.enabled = variant.spec;
-  if (variant.name == kLearning)
-    config.rollout.input_log.clear();
-  else if (!bench.args.trace.empty())
-    config.rollout.input_log = bench.args.trace + "/" + variant.name + ".inputs";
+  config.rollout.input_log = std::move(input_log);
   RONDO_ASSIGN(session.inference,
                rl::InferencePool::create(config, *session.model, *session.tokenizer, session.context));
   session.inference->set_length_prior(bench.prior);
@@ -171,7 +160,7 @@ Result<void> learn_lengths(Bench& bench, const rl::PromptSet& set) {
   const std::vector<const rl::Prompt*> prompts =
       prompts_from(set, bench.prompts.size(), bench.prompts.size());
   if (prompts.empty()) return {};
-  RONDO_TRY(make_pool(bench, {.name = kLearning, .label = kLearning, .policy = rollout::Policy::kSeerPlus}));
+  RONDO_TRY(make_pool(bench, {.name = {}, .label = {}, .policy = rollout::Policy::kSeerPlus}, {}));
   rl::GenerationStats stats;
   RONDO_TRY(rl::generate(session,
                          {.prompts = prompts,
@@ -192,7 +181,10 @@ bool any_learns(std::span<const Variant> variants) {
 Result<Outcome> run_once(const Bench& bench, const Variant& variant,
                          std::span<const std::int32_t> true_lengths) {
   rl::Session& session = bench.session;
-  RONDO_TRY(make_pool(bench, variant));
+  const std::string& trace = bench.args.trace;
+  RONDO_TRY(make_pool(
+      bench, variant,
+      trace.empty() ? session.config.rollout.input_log : fmt::format("{}/{}.inputs", trace, variant.name)));
   rl::GenerationStats stats;
   const bool partial = variant.policy == rollout::Policy::kPartial;
   const auto wanted = static_cast<double>(bench.prompts.size()) / session.config.rollout.schedule.over_issue;
@@ -290,33 +282,32 @@ Result<void> write_traces(const std::string& folder, const std::vector<Variant>&
 
 }  // namespace
 
-Result<void> check_bench_rollout(const BenchArgs& args) {
-  RONDO_TRY(variants_of(args));
-  if (!args.lengths.empty()) {
-    RONDO_ASSIGN_CTX(const std::string text, read_file(args.lengths), "--lengths");
-    RONDO_ASSIGN_CTX(const sim::Trace trace, sim::parse_trace({}, text, args.lengths), "--lengths");
-  }
-  if (args.trace.empty()) return {};
+Result<RolloutPlan> plan_bench_rollout(const BenchArgs& args, const rl::Config& config) {
+  RolloutPlan plan;
+  RONDO_ASSIGN(plan.variants, variants_of(args));
+  RONDO_ASSIGN(plan.exact_lengths, replayed_lengths(config, args.lengths));
+  if (args.trace.empty()) return plan;
   std::error_code error;
   std::filesystem::create_directories(args.trace, error);
   if (error || !std::filesystem::is_directory(args.trace, error))
     return fail(Code::kIo, "--trace: cannot create the folder {}: {}", args.trace,
                 error ? error.message() : "it is something else");
-  return {};
+  return plan;
 }
 
-Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, Terminal& terminal) {
-  RONDO_ASSIGN(const std::vector<Variant> variants, variants_of(args));
+Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, const RolloutPlan& plan,
+                           Terminal& terminal) {
+  const std::vector<Variant>& variants = plan.variants;
   const rl::DataSection& data = session.config.data;
   RONDO_ASSIGN_CTX(const rl::PromptSet set,
                    rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
-  Bench bench{.session = session, .args = args, .prompts = {}, .exact_lengths = {}, .prior = {}};
+  Bench bench{
+      .session = session, .args = args, .prompts = {}, .exact_lengths = plan.exact_lengths, .prior = {}};
   RONDO_ASSIGN(bench.prompts, first_prompts(session, set));
-  RONDO_ASSIGN(bench.exact_lengths, replayed_lengths(session.config, args.lengths));
   if (bench.exact_lengths.empty() && any_learns(variants)) RONDO_TRY(learn_lengths(bench, set));
-  std::vector<std::int32_t> true_lengths = bench.exact_lengths;
+  std::vector<std::int32_t> true_lengths = plan.exact_lengths;
   std::vector<std::vector<Outcome>> outcomes(variants.size());
   std::vector<timeline::Timeline> timelines(variants.size());
   std::optional<std::uint64_t> digest;

@@ -304,9 +304,12 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
   if (!args.prompts.empty()) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");
   }
-  if (args.what == "rollout") RONDO_TRY(check_bench_rollout(args));
+  RolloutPlan plan;
+  if (args.what == "rollout") {
+    RONDO_ASSIGN(plan, plan_bench_rollout(args, config));
+  }
   RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
-  if (args.what == "rollout") return bench_rollout(*session, args, terminal);
+  if (args.what == "rollout") return bench_rollout(*session, args, plan, terminal);
   if (args.what == "spec")
     return bench_spec(
         *session, {.batches = args.batch, .new_tokens = args.new_tokens, .repeats = args.repeats}, terminal);

@@ -19,8 +19,12 @@
 namespace rondo::cli {
 namespace {
 
-std::string title_of(const sim::Workload& workload) {
-  return workload.name.empty() ? "rondo simulate" : workload.name;
+// The file's name for its workload, and what is not as in the file.
+std::string title_of(const SimulateArgs& args, const sim::Workload& workload) {
+  std::string title = workload.name.empty() ? "rondo simulate" : workload.name;
+  const char* before = ", with ";
+  for (const std::string& setting : args.config.overrides) title += std::exchange(before, " ") + setting;
+  return title;
 }
 
 // "run.json" for the first variant, then "run-1.json", …
@@ -40,7 +44,7 @@ Result<void> write_pictures(const SimulateArgs& args, const sim::Workload& workl
   for (sim::VariantOutcomes& variant : outcomes) {
     if (variant.timeline) timelines.push_back(*std::exchange(variant.timeline, std::nullopt));
   }
-  if (!args.html.empty()) RONDO_TRY(timeline::write_page(args.html, title_of(workload), timelines));
+  if (!args.html.empty()) RONDO_TRY(timeline::write_page(args.html, title_of(args, workload), timelines));
   for (std::size_t v = 0; v < timelines.size() && !args.trace.empty(); ++v) {
     RONDO_TRY(timeline::write_chrome_trace(trace_path(args.trace, v), timelines[v]));
   }
@@ -63,7 +67,7 @@ Result<void> run_sweep(const SimulateArgs& args, const sim::Workload& workload, 
     terminal.print(sim::sweep_table(points) + "\n" + sim::sweep_bars(points));
   }
   if (args.html.empty()) return {};
-  return replace_file(args.html, sim::sweep_page(title_of(workload), points));
+  return replace_file(args.html, sim::sweep_page(title_of(args, workload), points));
 }
 
 Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workload, Terminal& terminal) {
@@ -75,7 +79,7 @@ Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workl
   if (args.json) {
     terminal.print(sim::outcomes_json(outcomes, ""));
   } else {
-    if (!workload.name.empty()) terminal.print(workload.name + "\n");
+    if (!workload.name.empty()) terminal.print(title_of(args, workload) + "\n");
     if (args.per_seed) terminal.print(sim::seed_table(outcomes) + "\n");
     terminal.print(sim::comparison_table(workload.compare, outcomes));
   }

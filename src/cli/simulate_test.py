@@ -38,6 +38,7 @@ class SimulateTest(unittest.TestCase):
         for example in EXAMPLES.glob("*.toml"):
             result = rondo("simulate", example, "lengths.groups=64")
             self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(", with lengths.groups=64\n", result.stdout)  # no longer the workload of the title
             self.assertIn("\n+ speculation ", result.stdout)
 
     def test_pictures_show_the_run_that_is_reported(self):

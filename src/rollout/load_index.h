@@ -26,7 +26,6 @@ class LoadIndex final {
   /// The least and the greatest load; 0 without instances.
   std::int64_t least() const;
   std::int64_t greatest() const;
-  std::int64_t spread() const { return greatest() - least(); }
   /// Aborts unless order, heap property and room sums hold. O(n).
   void check_invariants() const;
 

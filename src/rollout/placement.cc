@@ -46,7 +46,9 @@ KvPlace place_to_move_from(const KvLedger& ledger, const PlacementNeed& need) {
 // Where few requests run, one more or less already shows in the time of a step.
 bool is_balanced(const LoadIndex& loads, const PlacementRules& rules) {
   constexpr std::int64_t kShare = 4;
-  return loads.spread() <= rules.max_spread && loads.spread() * kShare <= loads.greatest();
+  const std::int64_t greatest = loads.greatest();
+  const std::int64_t spread = greatest - loads.least();
+  return spread <= rules.max_spread && spread * kShare <= greatest;
 }
 
 }  // namespace

@@ -95,9 +95,11 @@ class Scheduler final {
           "earlier run; partial: issue more, stop when enough are done (not strictly synchronous)");
       v.field("chunk_tokens", chunk_tokens,
               "New tokens per chunk; 0: a 16th of the response limit, between 64 and 2048", {.min = 0});
-      v.field("max_spread", max_spread,
-              "Cached KV decides the instance while none runs more than so many responses more than another",
-              {.min = 0});
+      v.field(
+          "max_spread", max_spread,
+          "Cached KV decides the instance while none runs more than so many responses more than another, nor "
+          "a quarter of its own more",
+          {.min = 0});
       v.field("move_threshold", move_threshold,
               "KV of more than so many tokens is moved rather than computed again", {.min = 0});
       v.field("starvation_period", starvation_period,
