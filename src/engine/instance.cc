@@ -135,10 +135,10 @@ Result<void> Instance::work() {
 
 void Instance::carry_out(Command& command) {
   if (auto* order = std::get_if<rollout::ChunkOrder>(&command)) {
-    if (order->kv == nullptr || order->kv->ready()) {
-      start(*order);
-    } else {
+    if (must_wait(*order, awaiting_kv_)) {
       awaiting_kv_.push_back(std::move(*order));
+    } else {
+      start(*order);
     }
   } else if (const auto* hand_over = std::get_if<HandOver>(&command)) {
     hand_over_now(*hand_over);
@@ -150,11 +150,24 @@ void Instance::carry_out(Command& command) {
   }
 }
 
+// Until its KV is there; and a first chunk that was sent none shares the prompt of a sibling whose KV is
+// under way.
+bool Instance::must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead) {
+  if (order.kv != nullptr) return !order.kv->ready();
+  return order.generated == 0 &&
+         std::ranges::any_of(ahead, [&](const auto& other) { return other.group == order.group; });
+}
+
 void Instance::start_arrived() {
-  const auto arrived = std::stable_partition(awaiting_kv_.begin(), awaiting_kv_.end(),
-                                             [](const auto& order) { return !order.kv->ready(); });
-  for (auto order = arrived; order != awaiting_kv_.end(); ++order) start(*order);
-  awaiting_kv_.erase(arrived, awaiting_kv_.end());
+  std::vector<rollout::ChunkOrder> waiting;
+  for (rollout::ChunkOrder& order : awaiting_kv_) {
+    if (must_wait(order, waiting)) {
+      waiting.push_back(std::move(order));
+    } else {
+      start(order);
+    }
+  }
+  awaiting_kv_ = std::move(waiting);
 }
 
 // A request that is parked here goes on; any other one is new to this engine.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <unordered_map>
 #include <variant>
@@ -77,6 +78,7 @@ class Instance final : public rollout::EngineClient {
   Result<void> work();
   void carry_out(Command& command);
   void start(const rollout::ChunkOrder& order);
+  static bool must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead);
   void start_arrived();
   void report_failure(const Status& status);
   void learn();

@@ -103,6 +103,71 @@ TEST_F(InstanceKvTest, APromptComesFromTheInstanceThatHasIt) {
   }
 }
 
+// A sibling that was sent no KV does not compute the prompt that is under way for another one.
+TEST_F(InstanceKvTest, SiblingsWaitForAPromptThatIsUnderWay) {
+  const std::vector<Token> prompt(2 * kv::kBlockTokens + 3, 1);
+  std::vector<Request> requests;
+  for (int i = 0; i < 3; ++i) {
+    requests.push_back(simple_request(i, prompt, 20));
+    requests.back().group = GroupId(0);
+    requests.back().counter.sample = static_cast<std::uint32_t>(i);
+  }
+  const Responses expected = run_all(scene().model(), {}, requests);
+  for (const bool arrives : {true, false}) {
+    ResponseStore responses;
+    rollout::EventQueue events;
+    SteadyClock clock;
+    testing::Compute compute(1, "auto");
+    const auto make = [&](int id) {
+      Instance::Deps deps{.model = &scene().model(),
+                          .context = compute.context(),
+                          .responses = &responses,
+                          .events = &events,
+                          .clock = &clock};
+      return Instance::create(InstanceId(id), {}, std::move(deps)).value();
+    };
+    const auto one = make(0), two = make(1);
+    for (const Request& request : requests) responses.add(request);
+    one->run_chunk({.request = RequestId(0), .group = GroupId(0)});
+    one->settle();
+    auto parcel = std::make_shared<rollout::Parcel>();
+    for (int i = 1; i < 3; ++i)
+      two->run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? parcel : nullptr});
+    if (arrives) {
+      one->group_order(
+          {.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = parcel});
+    } else {
+      parcel->fill(nullptr);
+    }
+    two->settle();
+    EXPECT_EQ(two->stats().computed_tokens, 2 * 20 + (arrives ? 0 : std::ssize(prompt) - 1));
+    for (const Request& request : requests) {
+      const auto id = request.id.value();
+      EXPECT_EQ(difference(expected[id], responses.take(request.id).value()), "") << id;
+    }
+  }
+}
+
+// Probes come first, so that their prompts lie idle before the siblings run: with a single instance they can
+// wait in the host alone.
+TEST_F(InstanceKvTest, IdlePromptsWaitInTheHost) {
+  const RolloutScene crowd(6, 12);
+  const auto restored = [&](std::int64_t host_blocks) {
+    TestRollout rollout(crowd, {.policy = Policy::kSeer,
+                                .instances = 1,
+                                .chunk_tokens = 1000,
+                                .spare_blocks = 0,
+                                .max_running = 1,
+                                .host_blocks = host_blocks});
+    const Result<Responses> found = rollout.run();
+    EXPECT_TRUE(found.has_value());
+    EXPECT_EQ(difference(crowd.expected(), found.value_or(Responses())), "");
+    return rollout.stats().restored_tokens;
+  };
+  EXPECT_EQ(restored(0), 0);
+  EXPECT_GT(restored(100), 0);
+}
+
 // The scheduler's books say which prompts an instance has: no engine ever gives one up by itself.
 TEST_F(InstanceKvTest, KeptPromptsLeaveWhenTheSchedulerSaysSo) {
   for (const std::int32_t spare_blocks : {0, 1, 3}) {

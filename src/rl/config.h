@@ -130,7 +130,7 @@ struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
   int instances = 1;
   // Computing a token's KV again takes a CPU a thousand times as long as moving it.
-  rollout::Scheduler::Config schedule{.move_threshold = 64};
+  rollout::Scheduler::Config schedule{.move_threshold = rollout::Scheduler::Config::kMeasured};
   rollout::Dispatcher::Config dispatch;
   config::ByteSize host_kv_memory{std::int64_t{1} << 30};
   config::ByteSize disk_kv_memory{0};

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.h"
+#include "rl/move_threshold.h"
 #include "rl/step_profile.h"
 
 namespace rondo::rl {
@@ -18,6 +20,22 @@ Result<rollout::StepCost> step_cost(const Config& config, const model::Model& mo
   RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
   const StepProfileKey key{config, model, context.table->name, context.pool->num_threads()};
   return load_or_measure_step_cost(key, *engine, interrupted);
+}
+
+// As configured, else as measured on an engine of its own.
+Result<int> threshold_of_moves(const Config& config, const model::Model& model,
+                               const kernels::Context& context) {
+  const int configured = config.rollout.schedule.move_threshold;
+  if (configured != rollout::Scheduler::Config::kMeasured) return configured;
+  RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
+  RONDO_ASSIGN(const KvCosts costs, measure_kv_costs(*engine, model.spec()));
+  const std::int32_t threshold = move_threshold(costs);
+  log::info(
+      "KV of more than {} tokens is moved, not computed again: computing a token takes {:.2g} ms, moving a "
+      "block "
+      "{:.2g} ms",
+      threshold, 1e3 * costs.compute_s, 1e3 * costs.move_s);
+  return threshold;
 }
 
 // Budgets that the machine cannot hold are mistakes of a unit, most of them.
@@ -74,7 +92,10 @@ Result<std::unique_ptr<InferencePool>> InferencePool::create(const Config& confi
   RONDO_TRY(check_host_memory(config));
   RONDO_ASSIGN(std::unique_ptr<rollout::KvFiles> files, make_kv_files(config));
   RONDO_TRY(pool->make_instances(config, model, tokenizer, context, interrupted));
-  RONDO_TRY(pool->make_dispatcher(config, std::move(files)));
+  const kernels::Context own{.table = context.table,
+                             .pool = pool->teams_.empty() ? context.pool : pool->teams_.front().get()};
+  RONDO_ASSIGN(const int threshold, threshold_of_moves(config, model, own));
+  RONDO_TRY(pool->make_dispatcher(config, threshold, std::move(files)));
   return pool;
 }
 
@@ -126,12 +147,15 @@ void InferencePool::new_policy_version() {
   if (history_ != nullptr) history_->new_policy_version();
 }
 
-Result<void> InferencePool::make_dispatcher(const Config& config, std::unique_ptr<rollout::KvFiles> files) {
+Result<void> InferencePool::make_dispatcher(const Config& config, int move_threshold,
+                                            std::unique_ptr<rollout::KvFiles> files) {
   const RolloutSection& rollout = config.rollout;
   const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
   limits_ = {.host_blocks = rollout.host_kv_memory.bytes / block,
              .disk_blocks = rollout.disk_kv_memory.bytes / block};
-  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(rollout.schedule, limits_));
+  rollout::Scheduler::Config schedule = rollout.schedule;
+  schedule.move_threshold = move_threshold;
+  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(schedule, limits_));
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},
                                  .events = &events_,

@@ -77,7 +77,8 @@ class InferencePool final {
                               const std::atomic<bool>* interrupted);
   Result<std::unique_ptr<engine::Drafting>> make_drafting(const Config& config,
                                                           const rollout::StepCost& cost);
-  Result<void> make_dispatcher(const Config& config, std::unique_ptr<rollout::KvFiles> files);
+  Result<void> make_dispatcher(const Config& config, int move_threshold,
+                               std::unique_ptr<rollout::KvFiles> files);
 
   SteadyClock clock_;
   std::int64_t version_ = 0;  // of the policy, as the draft server counts

@@ -133,11 +133,7 @@ void Dispatcher::carry_out(const Assignment& assignment) {
 }
 
 void Dispatcher::evict(const Eviction& eviction) {
-  if (eviction.request == RequestId()) {
-    client(eviction.from.instance)
-        .group_order({.kind = GroupOrder::Kind::kDropPrompt, .group = eviction.group});
-    return;
-  }
+  if (eviction.request == RequestId()) return evict_prompt(eviction);
   if (eviction.from.tier == KvTier::kInstance) {
     std::shared_ptr<Parcel> parcel;
     if (eviction.to.tier != KvTier::kNone) {
@@ -152,6 +148,18 @@ void Dispatcher::evict(const Eviction& eviction) {
   } else if (eviction.to.tier == KvTier::kDisk) {
     store_->move_to_disk(eviction.request);
   }
+}
+
+void Dispatcher::evict_prompt(const Eviction& eviction) {
+  if (eviction.from.tier == KvTier::kHost) return store_->drop_prompt(eviction.group);
+  EngineClient& from = client(eviction.from.instance);
+  if (eviction.to.tier == KvTier::kHost) {
+    auto parcel = std::make_shared<Parcel>();
+    prompts_under_way_[eviction.group] = {eviction.from.instance, parcel};
+    store_->put_prompt(eviction.group, parcel);
+    from.group_order({.kind = GroupOrder::Kind::kCopyPrompt, .group = eviction.group, .parcel = parcel});
+  }
+  from.group_order({.kind = GroupOrder::Kind::kDropPrompt, .group = eviction.group});
 }
 
 // While instances work: a chunk then starts from memory.
@@ -169,12 +177,13 @@ void Dispatcher::prefetch() {
 }
 
 // The KV that the assignment's chunk starts from, where it does not lie there already: the request's own, or
-// of its prompt from an instance that has run a sibling. What the store has of a request is used up with
-// this, whatever becomes of it.
+// of its prompt from the host or an instance that has run a sibling. What the store has of a request is used
+// up with this, whatever becomes of it.
 std::shared_ptr<const Parcel> Dispatcher::fetch(const Assignment& assignment, const KvPlace& place) {
   const Placement& placement = assignment.placement;
   if (place.tier == KvTier::kNone) {
     if (placement.source != KvSource::kMove) return nullptr;
+    if (placement.from.tier == KvTier::kHost) return store_->prompt(assignment.group);
     auto prompt = std::make_shared<Parcel>();
     under_way_[assignment.request] = {placement.from.instance, prompt};
     client(placement.from.instance)
@@ -274,10 +283,14 @@ void Dispatcher::fail_instance(InstanceId id, const std::string& why) {
   ++stats_.failed_instances;
   alive_[static_cast<std::size_t>(id.value())] = false;
   client(id).abandon();
-  for (auto& [request, origin] : under_way_) {
-    if (origin.instance != id) continue;
-    if (const auto parcel = origin.parcel.lock()) parcel->fill(nullptr);
-  }
+  const auto give_up = [id](auto& origins) {
+    for (auto& [key, origin] : origins) {
+      if (origin.instance != id) continue;
+      if (const auto parcel = origin.parcel.lock()) parcel->fill(nullptr);
+    }
+  };
+  give_up(under_way_);
+  give_up(prompts_under_way_);
   for (const RequestId request : scheduler_.instance_failed(id)) in_flight_.erase(request);
 }
 
@@ -299,6 +312,8 @@ void Dispatcher::check_pulses() {
 
 void Dispatcher::group_over(GroupId group) {
   groups_over_.push_back(group);
+  store_->drop_prompt(group);
+  prompts_under_way_.erase(group);
   if (drafts_ != nullptr) drafts_->remove_group(group);
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     if (alive_[i]) instances_[i]->group_order({.kind = GroupOrder::Kind::kForget, .group = group});
@@ -316,6 +331,7 @@ void Dispatcher::abandon_all() {
   for (const GroupId group : groups) group_over(group);
   in_flight_.clear();
   under_way_.clear();
+  prompts_under_way_.clear();
   store_->clear();
   settle();
   // A draft client that had not heard of it yet may have registered a group again.

@@ -110,6 +110,7 @@ class Dispatcher final {
   DraftClass draft_class(RequestId request) const;
   void carry_out(const Assignment& assignment);
   void evict(const Eviction& eviction);
+  void evict_prompt(const Eviction& eviction);
   void prefetch();
   std::shared_ptr<const Parcel> fetch(const Assignment& assignment, const KvPlace& place);
   Result<void> handle_batch(const Job& job);
@@ -135,7 +136,9 @@ class Dispatcher final {
   std::string last_failure_;
   std::unordered_map<RequestId, Flight> in_flight_;
   std::unordered_map<RequestId, InstanceId> last_instance_;
-  std::unordered_map<RequestId, Origin> under_way_;  // what an instance is to fill
+  // What an instance is to fill: for a request, or of a prompt for the host.
+  std::unordered_map<RequestId, Origin> under_way_;
+  std::unordered_map<GroupId, Origin> prompts_under_way_;
   std::vector<std::int64_t> finish_times_;
   std::vector<GroupId> groups_over_;  // of this run
   std::vector<InstanceEvent> batch_;

@@ -30,6 +30,9 @@ class KvLedger::EvictionPlan final {
   std::int64_t send_away(const RequestHeap<WorstFirst>::Entry& entry);
   std::int64_t drop_left_prompt(GroupSlot group);
   void fill(const Store& store, KvTier tier);
+  std::int64_t drop_stored_prompts(std::int64_t excess);
+  void store_prompts();
+  bool deserves_store(GroupSlot group) const;
   Leaving take_worst(Walk& stored, KvTier tier);
   void drop(const Leaving& leaving) { place(leaving, {}); }
   void drop_prompt(GroupSlot group) {
@@ -46,7 +49,9 @@ class KvLedger::EvictionPlan final {
   RequestSlot keep_;
   std::vector<Leaving> leaving_;  // last served first
   std::vector<SlotEviction> evictions_;
-  std::vector<SlotEviction> prompts_;
+  std::vector<SlotEviction> prompts_;         // that leave the instance
+  std::vector<SlotEviction> stored_prompts_;  // that leave the host
+  std::int64_t host_room_ = 0;                // once all requests have found their places
 };
 
 std::vector<SlotEviction> KvLedger::EvictionPlan::run(std::int64_t deficit) {
@@ -59,10 +64,40 @@ std::vector<SlotEviction> KvLedger::EvictionPlan::run(std::int64_t deficit) {
   fill(ledger_.host_, KvTier::kHost);
   fill(ledger_.disk_, KvTier::kDisk);
   for (const Leaving& leaving : leaving_) drop(leaving);
+  store_prompts();
   // Room is made below before it is used above: drops, then disk, then host; a prompt goes after its samples.
   std::ranges::reverse(evictions_);
+  evictions_.insert(evictions_.begin(), stored_prompts_.begin(), stored_prompts_.end());
   evictions_.insert(evictions_.end(), prompts_.begin(), prompts_.end());
   return std::move(evictions_);
+}
+
+// What room is left in the host goes to prompts that would have to be computed again.
+void KvLedger::EvictionPlan::store_prompts() {
+  for (SlotEviction& eviction : prompts_) {
+    const std::int64_t blocks = ledger_.prompts_[eviction.group].idle_blocks;
+    if (!deserves_store(eviction.group) || blocks > host_room_) continue;
+    eviction.to = {.tier = KvTier::kHost, .instance = InstanceId()};
+    host_room_ -= blocks;
+  }
+}
+
+bool KvLedger::EvictionPlan::deserves_store(GroupSlot group) const {
+  const Prompt& prompt = ledger_.prompts_[group];
+  return prompt.unstarted > 0 && prompt.tokens > ledger_.limits_.min_kept_tokens && !prompt.stored_since &&
+         prompt.copies.size() == 1 && prompt.copies.front().computed;
+}
+
+// Prompts in the host give way to requests, the oldest first. Returns what is still too much.
+std::int64_t KvLedger::EvictionPlan::drop_stored_prompts(std::int64_t excess) {
+  for (const auto& [since, group] : ledger_.stored_prompts_) {
+    if (excess <= 0) break;
+    if (group == kept_group()) continue;
+    stored_prompts_.push_back(
+        {.request = {}, .group = group, .from = {KvTier::kHost, InstanceId()}, .to = {}});
+    excess -= ledger_.prompts_[group].idle_blocks;
+  }
+  return excess;
 }
 
 std::int64_t KvLedger::EvictionPlan::drop_idle_prompts(std::int64_t deficit) {
@@ -104,6 +139,7 @@ std::int64_t KvLedger::EvictionPlan::drop_left_prompt(GroupSlot group) {
 void KvLedger::EvictionPlan::fill(const Store& store, KvTier tier) {
   std::int64_t used = store.used;
   for (const Leaving& leaving : leaving_) used += blocks(leaving);
+  if (tier == KvTier::kHost) used = store.limit + drop_stored_prompts(used - store.limit);
   std::vector<Leaving> onward;
   for (Walk stored(store.requests); used > store.limit;) {
     onward.push_back(take_worst(stored, tier));
@@ -111,6 +147,7 @@ void KvLedger::EvictionPlan::fill(const Store& store, KvTier tier) {
   }
   for (const Leaving& leaving : leaving_) place(leaving, {.tier = tier, .instance = InstanceId()});
   leaving_ = std::move(onward);
+  if (tier == KvTier::kHost) host_room_ = store.limit - used;
 }
 
 KvLedger::EvictionPlan::Leaving KvLedger::EvictionPlan::take_worst(Walk& stored, KvTier tier) {

@@ -68,17 +68,22 @@ void KvLedger::refresh(InstanceId id) {
 void KvLedger::add_group(GroupSlot group, std::int32_t prompt_tokens) {
   const kv::SharedPrefix prefix(prompt_tokens);
   prompts_.extend_to(group);
-  prompts_[group] = {.full_blocks = prefix.full_blocks, .idle_blocks = prefix.num_blocks(), .copies = {}};
+  prompts_[group] = {.full_blocks = prefix.full_blocks,
+                     .idle_blocks = prefix.num_blocks(),
+                     .tokens = prefix.num_tokens,
+                     .copies = {}};
 }
 
 void KvLedger::remove_group(GroupSlot group) {
   while (!prompts_[group].copies.empty()) drop_prompt(group, prompts_[group].copies.back().instance);
+  if (prompt_is_stored(group)) drop_stored_prompt(group);
 }
 
 void KvLedger::add_request(RequestSlot request, GroupSlot group) {
   holdings_.extend_to(request);
   places_.extend_to(request);
   holdings_[request] = {.place = {}, .group = group};
+  ++prompts_[group].unstarted;
 }
 
 const KvLedger::PromptCopy* KvLedger::find_copy(GroupSlot group, InstanceId id) const {
@@ -130,9 +135,27 @@ void KvLedger::drop_prompt(GroupSlot group, InstanceId id) {
   prompt.copies.erase(it);
 }
 
+void KvLedger::store_prompt(GroupSlot group) {
+  Prompt& prompt = prompts_[group];
+  RONDO_CHECK(!prompt.stored_since);
+  prompt.stored_since = next_idle_++;
+  stored_prompts_.emplace(*prompt.stored_since, group);
+  host_.used += prompt.idle_blocks;
+}
+
+void KvLedger::drop_stored_prompt(GroupSlot group) {
+  Prompt& prompt = prompts_[group];
+  RONDO_CHECK(prompt.stored_since);
+  stored_prompts_.erase(*prompt.stored_since);
+  prompt.stored_since.reset();
+  host_.used -= prompt.idle_blocks;
+}
+
 void KvLedger::evict(const SlotEviction& eviction) {
   if (eviction.request == RequestSlot()) {
+    if (eviction.from.tier == KvTier::kHost) return drop_stored_prompt(eviction.group);
     drop_prompt(eviction.group, eviction.from.instance);
+    if (eviction.to.tier == KvTier::kHost) store_prompt(eviction.group);
     return;
   }
   const Holding& holding = holdings_[eviction.request];
@@ -161,6 +184,8 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   if (holding.place.tier == KvTier::kInstance && !was_here) {
     recount_prompt(holding.group, holding.place.instance, 0, -1);
   }
+  if (!holding.has_run) --prompts_[holding.group].unstarted;
+  holding.has_run = true;
   Instance& instance = instances_[id];
   holding.place = {.tier = KvTier::kInstance, .instance = id};
   holding.in_flight = true;
@@ -251,6 +276,7 @@ void KvLedger::drop_all() {
   for (Store* store : {&host_, &disk_}) {
     while (!store->requests.empty()) release(store->requests.top().slot);
   }
+  while (!stored_prompts_.empty()) drop_stored_prompt(stored_prompts_.begin()->second);
 }
 
 void KvLedger::check_invariants(bool reserved) const {
@@ -259,6 +285,9 @@ void KvLedger::check_invariants(bool reserved) const {
     store->requests.check_invariants(places_);
     std::int64_t used = 0;
     for (const auto& entry : store->requests.entries()) used += holdings_[entry.slot].blocks;
+    if (store == &host_) {
+      for (const auto& [since, group] : stored_prompts_) used += prompts_[group].idle_blocks;
+    }
     RONDO_CHECK_EQ(store->used, used);
     RONDO_CHECK_LE(used, store->limit);
   }
@@ -299,6 +328,7 @@ void KvLedger::check_prompts() const {
     std::size_t idle = 0;
   };
   std::map<InstanceId, Sums> sums;
+  for (const auto& [since, group] : stored_prompts_) RONDO_CHECK(prompts_[group].stored_since == since);
   for (const Prompt& prompt : prompts_) {
     for (const PromptCopy& copy : prompt.copies) {
       RONDO_CHECK(copy.in_flight >= 0 && copy.parked >= 0 && has_instance(copy.instance));

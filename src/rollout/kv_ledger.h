@@ -32,8 +32,8 @@ struct InstanceSpec {
   bool operator==(const InstanceSpec&) const = default;
 };
 
-/// Parked KV that goes elsewhere: of one request, or of a prompt (`request` invalid), which is always
-/// dropped.
+/// Parked KV that goes elsewhere: of one request, or of a prompt (`request` invalid), which goes from an
+/// instance to the host, or is dropped.
 struct SlotEviction {
   RequestSlot request;
   GroupSlot group;
@@ -46,8 +46,9 @@ struct SlotEviction {
 ///
 /// On an instance a request has private blocks, and its group's full prompt blocks are counted once for all
 /// samples there. KV in flight stays; parked KV (of a waiting request) may leave, the request that is
-/// furthest from being served first. A prompt without a sample there stays until its room is needed. In host
-/// and disk a request's KV is whole, prompt included. Does not choose instances nor touch bytes; commands
+/// furthest from being served first. A prompt without a sample there stays until its room is needed, and then
+/// has what room is left in the host tier, if samples have not started and it lies nowhere else. In host and
+/// disk a request's KV is whole, prompt included. Does not choose instances nor touch bytes; commands
 /// against the state are bugs and abort. All calls are O(log n) but where said. One owner thread.
 class KvLedger final {
  public:
@@ -62,6 +63,7 @@ class KvLedger final {
     KvPlace place;
     bool in_flight = false;
     GroupSlot group;
+    bool has_run = false;
     std::int64_t blocks = 0;  // private ones on an instance; all in host and disk
     std::int32_t tokens = 0;  // computed ones, where there is a place; in flight, as of its start
   };
@@ -101,6 +103,8 @@ class KvLedger final {
   void for_each_prompt_place(GroupSlot group, Visit visit) const {
     for (const PromptCopy& copy : prompts_[group].copies) visit(copy.instance, copy.computed);
   }
+  /// Whether the host tier has the group's prompt.
+  bool prompt_is_stored(GroupSlot group) const { return prompts_[group].stored_since.has_value(); }
   /// The full prompt blocks of the group.
   std::int64_t prompt_blocks(GroupSlot group) const { return prompts_[group].full_blocks; }
 
@@ -141,7 +145,10 @@ class KvLedger final {
   struct Prompt {
     std::int64_t full_blocks = 0;
     std::int64_t idle_blocks = 0;  // with the started block, which otherwise is some sample's own
+    std::int32_t tokens = 0;       // in those
+    std::int32_t unstarted = 0;    // samples that never ran
     std::vector<PromptCopy> copies;
+    std::optional<std::int64_t> stored_since = {};  // key in stored_prompts_ while it is there
   };
   struct Instance {
     InstanceSpec spec;
@@ -164,6 +171,8 @@ class KvLedger final {
   void recount_prompt(GroupSlot group, InstanceId id, std::int32_t in_flight, std::int32_t parked);
   void count_prompt(const Prompt& prompt, const PromptCopy& copy, std::int64_t sign);
   void drop_prompt(GroupSlot group, InstanceId id);
+  void store_prompt(GroupSlot group);
+  void drop_stored_prompt(GroupSlot group);
   void refresh(InstanceId id);
   void take_out(RequestSlot request);
   void store_in(RequestSlot request, const KvPlace& place, const Priority& priority);
@@ -182,7 +191,8 @@ class KvLedger final {
   HeapPlaces places_;  // of a request in its instance's in_flight or parked, or in its store
   Store host_{.limit = limits_.host_blocks, .used = 0, .requests = {}};
   Store disk_{.limit = limits_.disk_blocks, .used = 0, .requests = {}};
-  std::int64_t next_idle_ = 0;
+  std::map<std::int64_t, GroupSlot> stored_prompts_;  // in the host tier, oldest first
+  std::int64_t next_idle_ = 0;                        // and next key of stored_prompts_
 };
 
 }  // namespace rondo::rollout

@@ -29,6 +29,14 @@ class KvLedgerTest : public testing::Test {
     ledger_->park(slot, 64 * blocks, blocks, {.rank = request});
     ledger_->check_invariants(/*reserved=*/true);
   }
+  // The request computes its group's prompt, and ends.
+  void run_and_release(int request, int group) {
+    const RequestSlot slot(request);
+    ledger_->add_request(slot, GroupSlot(group));
+    ledger_->start(slot, kOnly, 1);
+    ledger_->prompt_computed(slot);
+    ledger_->release(slot);
+  }
   std::vector<SlotEviction> make_room(std::int64_t blocks, int keep) {
     const auto evictions = ledger_->plan_evictions(kOnly, blocks, RequestSlot(keep));
     for (const SlotEviction& eviction : evictions) ledger_->evict(eviction);
@@ -100,6 +108,59 @@ TEST_F(KvLedgerTest, IdlePromptsLeaveBeforeRequestsAndAPromptLeavesWithItsLastSa
   EXPECT_EQ(make_room(19, 9), (Evictions{moved(2, 1, kHere, kHost)}));
   EXPECT_TRUE(ledger_->has_prompt(GroupSlot(1), kOnly));
   EXPECT_EQ(make_room(40, 9), (Evictions{moved(1, 1, kHere, kHost), dropped_prompt(1)}));
+}
+
+TEST_F(KvLedgerTest, APromptThatSamplesStillNeedGoesToTheHost) {
+  const auto stored = [](int group) { return SlotEviction{RequestSlot(), GroupSlot(group), kHere, kHost}; };
+  make({.host_blocks = 4, .min_kept_tokens = 100}, 40);
+  add_group(0, 130);  // wanted, three blocks
+  add_group(1, 130);  // all its samples have run
+  add_group(2, 90);   // wanted, but sooner computed than moved
+  add_group(3, 130);  // wanted, and no room for it
+  add_group(4, 1);
+  for (const int g : {0, 1, 2, 3}) {
+    run_and_release(g, g);
+    if (g != 1) ledger_->add_request(RequestSlot(10 + g), GroupSlot(g));
+  }
+  ledger_->add_request(RequestSlot(9), GroupSlot(4));
+  EXPECT_EQ(make_room(40, 9),
+            (Evictions{stored(0), dropped_prompt(1), dropped_prompt(2), dropped_prompt(3)}));
+  EXPECT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 3);
+  ledger_->remove_group(GroupSlot(0));
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 0);
+}
+
+TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequest) {
+  make({.host_blocks = 12}, 40);
+  add_group(0, 130);
+  add_group(1, 1);
+  run_and_release(0, 0);
+  ledger_->add_request(RequestSlot(1), GroupSlot(0));
+  ledger_->add_request(RequestSlot(9), GroupSlot(1));
+  make_room(40, 9);
+  ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  park(2, 1);
+  EXPECT_EQ(make_room(40, 9),
+            (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(2, 1, kHere, kHost)}));
+  EXPECT_FALSE(ledger_->prompt_is_stored(GroupSlot(0)));
+}
+
+TEST_F(KvLedgerTest, APromptThatLiesElsewhereOrIsNotComputedIsDropped) {
+  make({.host_blocks = 100}, 40);
+  const InstanceId other(1);
+  ledger_->add_instance({other, 40, 100});
+  add_group(0, 130);
+  add_group(1, 130);
+  add_group(2, 1);
+  run_and_release(0, 0);
+  for (const int r : {1, 2}) ledger_->add_request(RequestSlot(r), GroupSlot(0));
+  ledger_->start(RequestSlot(1), other, 3);
+  for (const int r : {3, 4}) ledger_->add_request(RequestSlot(r), GroupSlot(1));
+  ledger_->start(RequestSlot(3), kOnly, 3);
+  ledger_->release(RequestSlot(3));
+  ledger_->add_request(RequestSlot(9), GroupSlot(2));
+  EXPECT_EQ(make_room(40, 9), (Evictions{dropped_prompt(0), dropped_prompt(1)}));
 }
 
 TEST_F(KvLedgerTest, AStartTakesTheIdlePromptOver) {

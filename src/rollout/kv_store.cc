@@ -40,7 +40,21 @@ void KvStore::drop(RequestId request) {
   entries_.erase(it);
 }
 
+void KvStore::put_prompt(GroupId group, std::shared_ptr<Parcel> parcel) {
+  prompts_[group] = std::move(parcel);
+}
+
+std::shared_ptr<const Parcel> KvStore::prompt(GroupId group) const {
+  const auto it = prompts_.find(group);
+  return it == prompts_.end() ? nullptr : it->second;
+}
+
+void KvStore::drop_prompt(GroupId group) {
+  prompts_.erase(group);
+}
+
 void KvStore::clear() {
+  prompts_.clear();
   while (!entries_.empty()) drop(entries_.begin()->first);
   if (files_ != nullptr) files_->settle();
 }

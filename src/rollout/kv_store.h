@@ -1,4 +1,4 @@
-// KvStore: the KV of parked requests outside the instances, in host memory and on disk.
+// KvStore: the KV of parked requests and idle prompts outside the instances, in host memory and on disk.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace rondo::rollout {
 
-/// Keeps parcels by request. What is where, and how much fits, the scheduler decides: this holds the bytes.
+/// Keeps parcels by request, and of prompts by group. What is where, and how much fits, the scheduler
+/// decides: this holds the bytes.
 ///
 /// No call waits for an instance, nor for the disk but to keep few writes under way: a parcel that comes from
 /// the disk is filled later. KV that is lost on the way is an empty parcel. One owner thread; parcels may be
@@ -30,6 +31,13 @@ class KvStore final {
   /// The request's parcel, which leaves the store; null if it has none.
   std::shared_ptr<const Parcel> take(RequestId request);
   void drop(RequestId request);
+
+  // Prompts, in host memory alone; a prompt serves any number of requests.
+  void put_prompt(GroupId group, std::shared_ptr<Parcel> parcel);
+  /// Null if there is none.
+  std::shared_ptr<const Parcel> prompt(GroupId group) const;
+  void drop_prompt(GroupId group);
+
   /// Drops everything, and returns when the disk is done with it.
   void clear();
 
@@ -41,6 +49,7 @@ class KvStore final {
 
   std::unique_ptr<KvFiles> files_;
   std::unordered_map<RequestId, Entry> entries_;
+  std::unordered_map<GroupId, std::shared_ptr<const Parcel>> prompts_;
 };
 
 }  // namespace rondo::rollout

@@ -211,5 +211,19 @@ TEST_F(KvStoreTest, AFolderThatCannotBeWrittenIsAnErrorAtTheStart) {
   EXPECT_NE(files.error().message().find("rollout.disk_kv_folder"), std::string::npos);
 }
 
+TEST_F(KvStoreTest, APromptServesManyUntilItIsDropped) {
+  const GroupId group(3);
+  EXPECT_EQ(store_->prompt(group), nullptr);
+  const auto image = image_of(2);
+  store_->put_prompt(group, parcel_of(image));
+  store_->drop(RequestId(3));  // another thing, though of the same number
+  for (int i = 0; i < 2; ++i) expect_equal(store_->prompt(group), *image);
+  store_->drop_prompt(group);
+  EXPECT_EQ(store_->prompt(group), nullptr);
+  store_->put_prompt(group, parcel_of(image));
+  store_->clear();
+  EXPECT_EQ(store_->prompt(group), nullptr);
+}
+
 }  // namespace
 }  // namespace rondo::rollout

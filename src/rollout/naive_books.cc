@@ -24,7 +24,7 @@ void NaiveBooks::fail_instance(InstanceId id) {
 }
 
 void NaiveBooks::add_group(const GroupSpec& spec) {
-  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}, {}};
+  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}, {}, false};
   for (const SampleSpec& sample : spec.samples) requests_[sample.id] = {.group = spec.id, .place = {}};
 }
 
@@ -59,6 +59,9 @@ std::int64_t NaiveBooks::stored(KvTier tier) const {
     const std::int32_t tokens = prompts_.at(record.group).tokens + record.generated - 1;
     if (record.place.tier == tier) blocks += kv::blocks_for(tokens);
   }
+  for (const auto& [group, prompt] : prompts_) {
+    if (prompt.stored && tier == KvTier::kHost) blocks += kv::SharedPrefix(prompt.tokens).num_blocks();
+  }
   return blocks;
 }
 
@@ -74,13 +77,23 @@ void NaiveBooks::check_room() const {
   EXPECT_LE(stored(KvTier::kDisk), limits_.disk_blocks);
 }
 
-void NaiveBooks::evict(const Eviction& eviction) {
-  if (eviction.request == RequestId()) {
-    EXPECT_FALSE(present(eviction.group, eviction.from.instance)) << "a prompt in use is evicted";
-    EXPECT_EQ(prompts_.at(eviction.group).copies.erase(eviction.from.instance), 1U);
-    prompts_.at(eviction.group).computed.erase(eviction.from.instance);
+void NaiveBooks::evict_prompt(const Eviction& eviction) {
+  Prompt& prompt = prompts_.at(eviction.group);
+  if (eviction.from.tier == KvTier::kHost) {
+    EXPECT_TRUE(prompt.stored && eviction.to.tier == KvTier::kNone);
+    prompt.stored = false;
     return;
   }
+  EXPECT_FALSE(present(eviction.group, eviction.from.instance)) << "a prompt in use is evicted";
+  EXPECT_EQ(prompt.copies.erase(eviction.from.instance), 1U);
+  const bool computed = prompt.computed.erase(eviction.from.instance) == 1;
+  if (eviction.to.tier == KvTier::kNone) return;
+  EXPECT_TRUE(eviction.to.tier == KvTier::kHost && computed && !prompt.stored);
+  prompt.stored = true;
+}
+
+void NaiveBooks::evict(const Eviction& eviction) {
+  if (eviction.request == RequestId()) return evict_prompt(eviction);
   Record& record = requests_.at(eviction.request);
   EXPECT_TRUE(record.place == eviction.from && !record.in_flight);
   EXPECT_EQ(record.group, eviction.group);
@@ -96,7 +109,8 @@ void NaiveBooks::check_source(const Assignment& assignment) const {
   if (here) cached = prompt.tokens + record.generated - 1;
   if (placement.source == KvSource::kMove) {
     const bool own = placement.from == record.place;
-    EXPECT_TRUE(own || prompt.computed.contains(placement.from.instance));
+    const bool stored = placement.from.tier == KvTier::kHost && prompt.stored;
+    EXPECT_TRUE(own || stored || prompt.computed.contains(placement.from.instance));
     const std::int32_t there = own ? prompt.tokens + record.generated - 1 : prompt.tokens - 1;
     EXPECT_EQ(placement.moved_tokens, there - cached);
     cached = there;
@@ -166,6 +180,7 @@ void NaiveBooks::drop_all() {
   for (auto& [id, prompt] : prompts_) {
     prompt.copies.clear();
     prompt.computed.clear();
+    prompt.stored = false;
   }
 }
 

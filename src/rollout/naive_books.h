@@ -45,9 +45,11 @@ class NaiveBooks final {
     int unfinished = 0;
     std::set<InstanceId> copies;
     std::set<InstanceId> computed;  // of these, where a sample has run
+    bool stored = false;            // in the host tier
   };
 
   void evict(const Eviction& eviction);
+  void evict_prompt(const Eviction& eviction);
   void check_source(const Assignment& assignment) const;
   void check_room() const;
   bool present(GroupId group, InstanceId id) const;

@@ -31,11 +31,12 @@ std::optional<InstanceId> best_cached(const KvLedger& ledger, const PlacementNee
   return best;
 }
 
-// Where KV that `instance` lacks can be moved from: the request's own, else a sibling's prompt, once
-// computed.
+// Where KV that `instance` lacks can be moved from: the request's own, else the prompt, in the host or where
+// a sibling has computed it.
 KvPlace place_to_move_from(const KvLedger& ledger, const PlacementNeed& need) {
   const KvPlace& own = ledger.holding(need.request).place;
   if (own.tier != KvTier::kNone) return own;
+  if (ledger.prompt_is_stored(need.group)) return {.tier = KvTier::kHost, .instance = InstanceId()};
   InstanceId lowest;
   ledger.for_each_prompt_place(need.group, [&lowest](InstanceId id, bool computed) {
     if (computed && (lowest == InstanceId() || id < lowest)) lowest = id;

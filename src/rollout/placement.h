@@ -50,8 +50,9 @@ struct Placement {
 std::optional<InstanceId> choose_instance(const KvLedger& ledger, const PlacementNeed& need,
                                           const PlacementRules& rules);
 
-/// How the request's KV gets to `instance`. A prompt is moved only from where it is known to be computed; on
-/// `instance` itself one that is under way counts as cached, because the engine lets siblings wait for it.
+/// How the request's KV gets to `instance`. A prompt is moved from the host, or from where it is known to be
+/// computed; on `instance` itself one that is under way counts as cached, because the engine lets siblings
+/// wait for it.
 Placement plan_source(const KvLedger& ledger, const PlacementNeed& need, const PlacementRules& rules,
                       InstanceId instance);
 

@@ -35,10 +35,9 @@ std::int32_t chunk_length(std::int32_t configured, std::int32_t max_new_tokens) 
 }
 
 Result<void> Scheduler::Config::validate() const {
-  if (chunk_tokens < 0 || max_spread < 0 || move_threshold < 0) {
-    return fail(Code::kInvalidArgument,
-                "chunk_tokens ({}), max_spread ({}) and move_threshold ({}) must not be negative",
-                chunk_tokens, max_spread, move_threshold);
+  if (chunk_tokens < 0 || max_spread < 0) {
+    return fail(Code::kInvalidArgument, "chunk_tokens ({}) and max_spread ({}) must not be negative",
+                chunk_tokens, max_spread);
   }
   if (starvation_period < 2 || over_issue < 1.0 || length_quantile < 0.0) {
     return fail(
@@ -53,6 +52,12 @@ Result<void> Scheduler::Config::validate() const {
 Result<std::unique_ptr<Scheduler>> Scheduler::create(const Config& config, const Limits& limits,
                                                      const LengthPrior& prior) {
   RONDO_TRY(config.validate());
+  if (config.move_threshold < 0) {
+    return fail(Code::kInvalidArgument,
+                "move_threshold = {} stands for a measurement, and there is no engine to measure; give a "
+                "number of tokens (512 suits GPUs)",
+                config.move_threshold);
+  }
   if (limits.host_blocks < 0 || limits.disk_blocks < 0 || limits.draft_room_tokens < 0) {
     return fail(Code::kInvalidArgument,
                 "host blocks {}, disk blocks {} and draft room {} must not be negative; use 0 for none",

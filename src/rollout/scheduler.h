@@ -25,7 +25,7 @@ namespace rondo::rollout {
 /// KV that must leave a place before an assignment's chunk starts; listed so that each step has room once
 /// those before it are done.
 struct Eviction {
-  RequestId request;  // invalid: the kept prompt of `group` alone
+  RequestId request;  // invalid: the kept prompt of `group` alone, dropped or taken to the host
   GroupId group;
   KvPlace from;
   KvPlace to;  // kNone: dropped
@@ -76,10 +76,12 @@ std::string_view idle_name(Idle idle);
 class Scheduler final {
  public:
   struct Config {
+    static constexpr int kMeasured = -1;
+
     Policy policy = Policy::kSeerPlus;
     int chunk_tokens = 0;
     int max_spread = 32;
-    int move_threshold = 512;
+    int move_threshold = 512;  // kMeasured must be resolved before a Scheduler is made
     int starvation_period = 64;
     double over_issue = 2.0;
     double length_quantile = 5.0;
@@ -101,7 +103,9 @@ class Scheduler final {
           "a quarter of its own more",
           {.min = 0});
       v.field("move_threshold", move_threshold,
-              "KV of more than so many tokens is moved rather than computed again", {.min = 0});
+              "KV of more than so many tokens is moved rather than computed again; -1: as many as compute "
+              "sooner than they move, measured when the engines start",
+              {.min = kMeasured});
       v.field("starvation_period", starvation_period,
               "One decision in so many serves the response that has waited longest", {.min = 2});
       v.field("over_issue", over_issue, "partial: groups issued per group wanted", {.min = 1});

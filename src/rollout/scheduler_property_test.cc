@@ -121,6 +121,7 @@ class Trial final {
   const FakeCluster& cluster() const { return cluster_; }
   const std::vector<Assignment>& assignments() const { return assignments_; }
   std::int64_t num_steps() const { return num_steps_; }
+  std::int64_t num_stored_prompts() const { return num_stored_prompts_; }
 
  private:
   static constexpr int kMaxSteps = 200000;
@@ -129,6 +130,9 @@ class Trial final {
     return {.assigned =
                 [this](const Assignment& assignment) {
                   assignments_.push_back(assignment);
+                  num_stored_prompts_ += std::ranges::count_if(assignment.evictions, [](const auto& e) {
+                    return e.request == RequestId() && e.to.tier == KvTier::kHost;
+                  });
                   if (with_books_) books_.assign(assignment);
                 },
             .prefetched =
@@ -171,6 +175,7 @@ class Trial final {
   std::vector<Assignment> assignments_;
   std::set<RequestId> finished_;
   std::int64_t num_steps_ = 0;
+  std::int64_t num_stored_prompts_ = 0;
   FakeCluster cluster_;
 };
 
@@ -188,7 +193,7 @@ void expect_complete(const Scenario& scenario, const Trial& run) {
 
 TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
   Scheduler::Stats sum;
-  std::int64_t num_steps = 0;
+  std::int64_t num_steps = 0, num_stored_prompts = 0;
   for (std::uint64_t seed = 0; seed < 300U * kTestTimes && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed);
@@ -200,6 +205,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     expect_complete(scenario, run);
     EXPECT_EQ(run.cluster().preemptions(), 0);
     num_steps += run.num_steps();
+    num_stored_prompts += run.num_stored_prompts();
     const Scheduler::Stats& stats = run.scheduler().stats();
     sum.moves += stats.moves;
     sum.recomputed_tokens += stats.recomputed_tokens;
@@ -214,6 +220,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
   EXPECT_GT(sum.evicted_requests, 1000);
   EXPECT_GT(sum.prefetched_requests, 100);
   EXPECT_GT(sum.overdue, 1000);
+  EXPECT_GT(num_stored_prompts, 50 * kTestTimes);
 }
 
 TEST(SchedulerPropertyTest, WholeGroupPoliciesFinishEverythingOnce) {

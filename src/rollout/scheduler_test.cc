@@ -157,6 +157,30 @@ TEST_F(SchedulerTest, EvictsTheRequestServedLastToTheHost) {
   EXPECT_EQ(scheduler_->ledger().blocks_used(KvTier::kHost), 0);
 }
 
+TEST_F(SchedulerTest, AnIdlePromptWaitsInTheHostForItsSamples) {
+  make({.policy = Policy::kSeer, .chunk_tokens = 700, .move_threshold = 10}, {.host_blocks = 100});
+  add_instance(0, 11, 1);  // one chunk, and nothing beside it
+  for (int g = 0; g < 2; ++g) add(group(g, 2, 600));
+  EXPECT_EQ(assign().request, RequestId(0));
+  finish(0, 500);
+  const Assignment probe = assign();  // of the other group; the idle prompt must go for it
+  EXPECT_EQ(probe.request, RequestId(10));
+  ASSERT_EQ(probe.evictions.size(), 1U);
+  EXPECT_EQ(probe.evictions[0].request, RequestId());
+  EXPECT_EQ(probe.evictions[0].group, GroupId(0));
+  EXPECT_EQ(probe.evictions[0].to.tier, KvTier::kHost);
+  finish(10, 400);
+  const Assignment second = assign();
+  EXPECT_EQ(second.request, RequestId(1));
+  EXPECT_EQ(second.placement.source, KvSource::kMove);
+  EXPECT_EQ(second.placement.from.tier, KvTier::kHost);
+  EXPECT_EQ(second.placement.recomputed_tokens, 0);
+  finish(1, 500);
+  assign();
+  finish(11, 400);
+  EXPECT_EQ(scheduler_->ledger().blocks_used(KvTier::kHost), 0);
+}
+
 TEST_F(SchedulerTest, AFailedInstancesChunksReturnAsTheyWere) {
   make(Policy::kFifo);
   add_instance(0, 1000, 2);

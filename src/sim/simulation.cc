@@ -59,6 +59,7 @@ class Simulation final {
   void carry_out(const rollout::Assignment& assignment);
   double start_time(const rollout::Assignment& assignment);
   void count_evictions(const rollout::Assignment& assignment);
+  std::int32_t prompt_tokens(GroupId group) const;
   bool next_event();
   void report_stop(RequestIndex request);
   void finish(RequestIndex request);
@@ -242,12 +243,19 @@ double Simulation::start_time(const rollout::Assignment& assignment) {
 
 void Simulation::count_evictions(const rollout::Assignment& assignment) {
   for (const rollout::Eviction& eviction : assignment.evictions) {
-    const bool stored = eviction.from.tier == rollout::KvTier::kInstance &&
-                        eviction.to.tier != rollout::KvTier::kNone && eviction.request != RequestId();
+    const bool stored =
+        eviction.from.tier == rollout::KvTier::kInstance && eviction.to.tier != rollout::KvTier::kNone;
     if (!stored) continue;
-    const RequestState& state = at(static_cast<RequestIndex>(eviction.request.value()));
-    evicted_bytes_ += (state.context() - 1) * cluster_.engine.kv_bytes_per_token();
+    const std::int32_t tokens = eviction.request == RequestId()
+                                    ? prompt_tokens(eviction.group)
+                                    : at(static_cast<RequestIndex>(eviction.request.value())).context();
+    evicted_bytes_ += (tokens - 1) * cluster_.engine.kv_bytes_per_token();
   }
+}
+
+std::int32_t Simulation::prompt_tokens(GroupId group) const {
+  const rollout::RequestTable& table = scheduler_->requests();
+  return table[*table.find(group)].prompt_tokens;
 }
 
 void Simulation::touch(std::int32_t index) {

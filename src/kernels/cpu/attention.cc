@@ -88,17 +88,19 @@ void multiply_stored(LeftFactor a, const std::byte* stored, const Extent& extent
   }
 }
 
-// Turns the scores of one query into exps, in place, with their maximum and sum.
+// Turns the scores of one query into exps, in place, with their maximum and sum. What it does not see becomes
+// 0; whole panels of that need no exps, for a sum of lanes that are not negative does not change by zeros.
 HWY_INLINE void block_softmax(float* scores, int visible, float* max, float* sum) {
   const F32 d;
   const float lowest = -std::numeric_limits<float>::infinity();
-  for (int p = visible; p < kAttentionBlock; ++p) scores[p] = lowest;
+  const int seen = std::min(round_up(visible), kAttentionBlock);
+  for (int p = visible; p < seen; ++p) scores[p] = lowest;
   VF top = hn::Set(d, lowest);
-  for (int p = 0; p < kAttentionBlock; p += kLanes) top = hn::Max(top, hn::Load(d, scores + p));
+  for (int p = 0; p < seen; p += kLanes) top = hn::Max(top, hn::Load(d, scores + p));
   *max = hn::GetLane(hn::MaxOfLanes(d, top)) + 0.0F;
   const VF m = hn::Set(d, *max);
   Lanes16 total;
-  for (int p = 0; p < kAttentionBlock; p += kPanel) {
+  for (int p = 0; p < seen; p += kPanel) {
     for (int j = 0; j < kPanelVectors; ++j) {
       float* at = scores + p + j * kLanes;
       const VF e = exp(hn::Sub(hn::Load(d, at), m));
@@ -106,6 +108,7 @@ HWY_INLINE void block_softmax(float* scores, int visible, float* max, float* sum
       total.v[j] = hn::Add(total.v[j], e);
     }
   }
+  std::fill(scores + seen, scores + kAttentionBlock, 0.0F);
   *sum = total.combine();
 }
 
