@@ -44,6 +44,8 @@ def arguments():
     parser.add_argument("section", choices=["decode", "prefill", "train", "tokenize", "growth", "all"])
     parser.add_argument("--quick", action="store_true", help="one round of small cases: does everything run?")
     parser.add_argument("--no-random-model", action="store_true", help="decode, prefill: on the given model only")
+    parser.add_argument("--no-given-model", action="store_true", help="decode, prefill: on the random model only")
+    parser.add_argument("--batches", default="1,4,8,16,32,64", help="decode: comma-separated batch sizes (%(default)s)")
     parser.add_argument("--rounds", type=int, help="pairs of each case (3; with --quick 1)")
     parser.add_argument("--peers", help="comma-separated, e.g. llama_cpp:fp16,trl:fp32 (all)")
     parser.add_argument("--model", type=Path, required=True, help="model folder")
@@ -146,9 +148,9 @@ def model_file(session, peer, model):
     return file
 
 
-def inference_cases(section, quick):
+def inference_cases(section, quick, all_batches):
     if section == "decode":
-        batches = [1, 8] if quick else [1, 4, 8, 16, 32, 64]
+        batches = [1, 8] if quick else [int(batch) for batch in all_batches.split(",")]
         new_tokens = 16 if quick else 128
         return [{"what": "decode", "batch": b, "prompt_tokens": 64, "new_tokens": new_tokens} for b in batches]
     return [{"what": "prefill", "batch": 1, "prompt_tokens": n} for n in ([128] if quick else [512, 2048])]
@@ -175,7 +177,7 @@ def measure_inference(session, results, section, model):
     vocab = json.loads((model / "config.json").read_text())["vocab_size"]
     prompts = session.out / f"prompts-{vocab}.jsonl"
     write_prompts(prompts, vocab)
-    cases = inference_cases(section, session.args.quick)
+    cases = inference_cases(section, session.args.quick, session.args.batches)
     for peer in session.peers(INFERENCE_PEERS):
         script = DRIVERS[peer.partition(":")[0]]
         driver = session.drive(results, peer, script, model_file(session, peer, model))
@@ -208,7 +210,7 @@ def random_model(session):
 
 def run_inference(session, section):
     results = Results(session.about)
-    models = [session.args.model]
+    models = [] if session.args.no_given_model else [session.args.model]
     if not session.args.quick and not session.args.no_random_model:
         models.append(random_model(session))
     for model in models:

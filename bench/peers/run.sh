@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures rondo beside what people would run instead, on this machine:
-#   bench/peers/run.sh [decode|prefill|train|tokenize|growth|all] [--quick] [--rounds N] [--peers A,B] [--rondo PATH] [--no-random-model]
+#   bench/peers/run.sh [decode|prefill|train|tokenize|growth|all] [--quick] [--rounds N] [--peers A,B] [--rondo PATH] \
+#     [--batches B,...] [--no-random-model | --no-given-model]
 # Peers: llama.cpp, vLLM's CPU build and transformers (decode, prefill), TRL (train), tokenizers (tokenize), each in an
 # environment of its own under ~/.cache/rondo; growth measures rondo alone. Results: build/peers/SECTION.md and .json.
 # --peers names peers by type of weights, e.g. --peers llama_cpp:fp16,vllm:fp32. --rondo measures another binary than
@@ -19,9 +20,9 @@ while [ $# -gt 0 ]; do
     decode | prefill | train | tokenize | growth | all) section=$1 ;;
     --rondo) rondo=$2; shift ;;
     --peers) peers=$2; options+=("$1" "$2"); shift ;;
-    --rounds | --threads) options+=("$1" "$2"); shift ;;
-    --quick | --no-random-model) options+=("$1") ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    --rounds | --threads | --batches) options+=("$1" "$2"); shift ;;
+    --quick | --no-random-model | --no-given-model) options+=("$1") ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
