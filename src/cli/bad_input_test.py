@@ -76,6 +76,10 @@ class CommandLineTest(BadInputTest):
         self.assert_train_refused(["rollout.n=many"], "rollout.n", "many")
         self.assert_train_refused(["reward.function=exactmatch"], "exact_match")
 
+    def test_an_option_of_another_benchmark(self):
+        for option in (["--policies", "seer"], ["--ablation"], ["--lengths", "l.jsonl"], ["--trace", "t"]):
+            self.assert_refused(rondo("bench", "spec", *option), option[0], "rondo bench rollout", "rondo bench spec")
+
     def test_config_file(self):
         self.assert_refused(rondo("train", self.scratch / "none.toml"), "none.toml")
         broken = self.scratch / "broken.toml"

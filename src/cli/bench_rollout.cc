@@ -73,7 +73,8 @@ Result<std::vector<Variant>> variants_of(const BenchArgs& args) {
   if (args.ablation) return ablation_variants();
   std::vector<Variant> variants;
   bool lengths_known = !args.lengths.empty();
-  for (const std::string& name : args.policies) {
+  const std::vector<std::string> usual = {"group_round_robin", "seer", "seer_plus", "seer_plus+spec"};
+  for (const std::string& name : args.policies.empty() ? usual : args.policies) {
     RONDO_ASSIGN(Variant variant, parse_variant(name));
     if (rollout::rules_of(variant.policy).needs_true_lengths && !lengths_known)
       return fail(

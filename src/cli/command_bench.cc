@@ -294,7 +294,20 @@ Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& 
   return outcome;
 }
 
+// What would be ignored is a mistake.
+Result<void> check_options(const BenchArgs& args) {
+  const bool for_rollout =
+      !args.policies.empty() || args.ablation || !args.lengths.empty() || !args.trace.empty();
+  if (args.what == "rollout" || !for_rollout) return {};
+  return fail(
+      Code::kInvalidArgument,
+      "--policies, --ablation, --lengths and --trace are for `rondo bench rollout`; leave them out of "
+      "`rondo bench {}`",
+      args.what);
+}
+
 Result<void> run(const BenchArgs& args, Terminal& terminal) {
+  RONDO_TRY(check_options(args));
   if (args.what == "limits") {  // needs no model, so the rest of the config may be missing
     RONDO_ASSIGN(const rl::Config config, rl::read_config(args.config.file, args.config.overrides));
     return run_limits(config, terminal);

@@ -92,6 +92,10 @@ Result<void> run(const SimulateArgs& args, Terminal& terminal) {
     terminal.print(sim::annotated_toml(workload));
     return {};
   }
+  for (const std::filesystem::path file : {args.html, args.trace}) {
+    std::error_code ignored;  // writing the file then says what is wrong
+    if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
+  }
   return args.sweep.empty() ? run_comparison(args, workload, terminal) : run_sweep(args, workload, terminal);
 }
 

@@ -60,12 +60,11 @@ struct BenchArgs {
   int prompt_tokens = 64;
   int new_tokens = 64;
   int repeats = 3;
-  std::vector<std::string> policies = {"group_round_robin", "seer", "seer_plus",
-                                       "seer_plus+spec"};  // of rollout
-  bool ablation = false;                                   // of rollout: these policies, step by step
-  std::string
-      lengths;  // of rollout: what `simulate` takes as a trace, to run to its lengths; empty: natural ones
-  std::string trace;  // of rollout: folder for timelines and input logs; empty: none
+  // Of rollout.
+  std::vector<std::string> policies;  // empty: a choice of them
+  bool ablation = false;              // these policies, step by step
+  std::string lengths;  // what `simulate` takes as a trace, to run to its lengths; empty: natural ones
+  std::string trace;    // folder for timelines and input logs; empty: none
 };
 int bench(const BenchArgs& args);
 

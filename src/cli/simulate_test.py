@@ -43,12 +43,13 @@ class SimulateTest(unittest.TestCase):
 
     def test_pictures_show_the_run_that_is_reported(self):
         variants = "compare.variants=a: seer,b: group_round_robin"
-        page, trace = self.scratch / "page.html", self.scratch / "trace.json"
+        folder = self.scratch / "new" / "folder"
+        page, trace = folder / "page.html", folder / "trace.json"
         drawn = self.rows(variants, "--seeds", 2, "--html", page, "--trace", trace)
         plain = self.rows(variants, "--seeds", 2)
         self.assertEqual([row["event_hash"] for row in drawn], [row["event_hash"] for row in plain])
         self.assertIn("<!doctype html>", page.read_text())
-        self.assertEqual({path.name for path in self.scratch.iterdir()}, {"page.html", "trace.json", "trace-1.json"})
+        self.assertEqual({path.name for path in folder.iterdir()}, {"page.html", "trace.json", "trace-1.json"})
         chunks = [event for event in json.loads(trace.read_text()) if event["ph"] == "X"]
         self.assertEqual(len(chunks), drawn[0]["chunks"])
         end_us = max(event["ts"] + event["dur"] for event in chunks)

@@ -13,8 +13,8 @@ namespace rondo::rollout {
 namespace {
 
 constexpr std::array<std::string_view, std::variant_size_v<RecordedInput>> kKinds = {
-    "instance", "failed",   "group",   "goal",  "assign",  "chunk_done", "finished",
-    "kv_lost",  "prefetch", "version", "prior", "abandon", "draft_plan", "draft_seen"};
+    "instance", "failed",  "group", "goal",    "assign",     "chunk_done", "finished",
+    "prefetch", "version", "prior", "abandon", "draft_plan", "draft_seen"};
 
 template <class T>
 concept IsId = requires(T id) {
@@ -161,10 +161,6 @@ void fields(A& a, ChunkDone& x) {
 template <class A>
 void fields(A& a, RequestFinished& x) {
   all(a, x.request, x.total_tokens);
-}
-template <class A>
-void fields(A& a, KvLost& x) {
-  fields(a, x.request);
 }
 template <class A>
 void fields(A& a, Prefetched& x) {

@@ -2,7 +2,7 @@
 //
 //   line  = time " " kind *( " " integer ) "\n"
 //   time  = integer            ; nanoseconds of the recorder's clock; no core reads it
-//   kind  = "instance" | "failed" | "group" | "goal" | "assign" | "chunk_done" | "finished" | "kv_lost"
+//   kind  = "instance" | "failed" | "group" | "goal" | "assign" | "chunk_done" | "finished"
 //         | "prefetch" | "version" | "prior" | "abandon" | "draft_plan" | "draft_seen"
 //
 // The integers of a kind are the fields of its struct below, in order; a list is its length and its items; an
@@ -53,10 +53,6 @@ struct RequestFinished {
   std::int32_t total_tokens = 0;
   bool operator==(const RequestFinished&) const = default;
 };
-struct KvLost {
-  RequestId request;
-  bool operator==(const KvLost&) const = default;
-};
 struct Prefetched {
   std::int32_t count = 0;  // of the requests looked at
   Prefetch prefetch;
@@ -86,7 +82,7 @@ struct DraftSeen {
 
 using RecordedInput =
     std::variant<InstanceAdded, InstanceFailed, GroupAdded, GoalSet, Assigned, ChunkDone, RequestFinished,
-                 KvLost, Prefetched, VersionChanged, PriorSet, Abandoned, DraftPlanned, DraftSeen>;
+                 Prefetched, VersionChanged, PriorSet, Abandoned, DraftPlanned, DraftSeen>;
 
 struct TimedInput {
   std::int64_t time_ns = 0;

@@ -57,10 +57,6 @@ std::vector<TimedInput> record() {
         cluster.fail_instance(InstanceId(1));
         add_instance({InstanceId(1), 30, 6});
       }
-      if (events % 7 != 0 || scheduler->num_waiting() == 0) continue;
-      const RequestId lost = scheduler->upcoming(1).front();
-      add(KvLost{lost});
-      scheduler->kv_lost(lost);
     }
     add(VersionChanged{});
     scheduler->new_policy_version();
@@ -131,11 +127,10 @@ TEST(InputLogTest, EveryKindSurvivesTheText) {
   const std::vector<TimedInput> log = {{-5, GoalSet{7}},
                                        {0, Abandoned{}},
                                        {1, VersionChanged{}},
-                                       {2, KvLost{RequestId(3)}},
                                        {3, Prefetched{.count = 4, .prefetch = {.moves = {}, .version = 5}}},
                                        {4, PriorSet{{5.5, 1.25, 0.5, 2.0}}}};
   EXPECT_EQ(text_of(log),
-            "-5 goal 7\n0 abandon\n1 version\n2 kv_lost 3\n3 prefetch 4 0 5\n"
+            "-5 goal 7\n0 abandon\n1 version\n3 prefetch 4 0 5\n"
             "4 prior 4617878467915022336 4608308318706860032 4602678819172646912 4611686018427387904\n");
   EXPECT_TRUE(*parse_input_log(text_of(log)) == log);
 }
@@ -163,12 +158,14 @@ TEST(InputLogTest, ALogCutAnywhereHasItsWholeLines) {
 }
 
 TEST(InputLogTest, AnImpossibleInputIsAnError) {
-  const std::vector<RecordedInput> impossible = {
-      InstanceFailed{InstanceId(9)},        KvLost{RequestId(9)},
-      ChunkDone{RequestId(0), 1},           ChunkDone{RequestId(9), 1},
-      RequestFinished{RequestId(0), 1},     Assigned{},
-      InstanceAdded{{InstanceId(0), 5, 5}}, DraftSeen{{}, 1, 2},
-      PriorSet{{5.0, 1.0, 0.5, 1.0}}};
+  const std::vector<RecordedInput> impossible = {InstanceFailed{InstanceId(9)},
+                                                 ChunkDone{RequestId(0), 1},
+                                                 ChunkDone{RequestId(9), 1},
+                                                 RequestFinished{RequestId(0), 1},
+                                                 Assigned{},
+                                                 InstanceAdded{{InstanceId(0), 5, 5}},
+                                                 DraftSeen{{}, 1, 2},
+                                                 PriorSet{{5.0, 1.0, 0.5, 1.0}}};
   for (const RecordedInput& input : impossible) {
     const auto scheduler = *Scheduler::create(kConfig, kLimits);
     RONDO_CHECK(scheduler->add_instance({InstanceId(0), 30, 6}).has_value());

@@ -161,11 +161,6 @@ void NaiveBooks::finished(RequestId id, std::int32_t total_tokens) {
   check_room();
 }
 
-void NaiveBooks::lose_kv(RequestId id) {
-  Record& record = requests_.at(id);
-  if (!record.in_flight) record.place = {};
-}
-
 void NaiveBooks::prefetch(const Prefetch& prefetch) {
   for (const Eviction& move : prefetch.moves) {
     EXPECT_TRUE(move.from.tier == KvTier::kHost || move.from.tier == KvTier::kDisk);

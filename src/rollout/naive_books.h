@@ -26,7 +26,6 @@ class NaiveBooks final {
   void assign(const Assignment& assignment);
   void chunk_done(RequestId id, std::int32_t new_tokens);
   void finished(RequestId id, std::int32_t total_tokens);
-  void lose_kv(RequestId id);
   void prefetch(const Prefetch& prefetch);
   void drop_all();
 

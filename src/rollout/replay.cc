@@ -50,11 +50,6 @@ class Replayer final {
     scheduler_.finished(x.request, x.total_tokens);
     return std::nullopt;
   }
-  Outcome operator()(const KvLost& x) {
-    if (!scheduler_.requests().find(x.request)) return "there is no such request";
-    scheduler_.kv_lost(x.request);
-    return std::nullopt;
-  }
   Outcome operator()(const Prefetched& x) {
     if (x.count < 0) return "a negative count";
     const auto next = scheduler_.plan_prefetch(x.count);

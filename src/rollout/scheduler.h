@@ -162,8 +162,6 @@ class Scheduler final {
   void chunk_done(RequestId request, std::int32_t new_tokens);
   /// The response ended, `total_tokens` long, at least 1.
   void finished(RequestId request, std::int32_t total_tokens);
-  /// A waiting request's KV turned out to be lost or corrupt.
-  void kv_lost(RequestId request);
   /// All KV is void, and the lengths of the groups finished since the last version are learned. Nothing may
   /// be in flight.
   void new_policy_version();
@@ -171,8 +169,6 @@ class Scheduler final {
   /// disorder; the owner cancels what is in flight.
   std::vector<RequestId> abandon();
 
-  /// The first `count` waiting requests in order. O(count log count).
-  std::vector<RequestId> upcoming(std::int32_t count) const;
   /// How the KV of the first request that is on disk, among the `count` next ones, gets to host memory: where
   /// that is full, what is served later than it goes to disk instead. nullopt: nothing to be moved, or no
   /// room.

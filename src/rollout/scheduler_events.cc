@@ -135,13 +135,6 @@ void Scheduler::reprioritize(GroupSlot slot) {
   }
 }
 
-void Scheduler::kv_lost(RequestId id) {
-  const RequestSlot slot = slot_of(id);
-  if (table_[slot].state != RequestState::kWaiting) return;  // it is being used, or lost, where it runs
-  ++version_;
-  ledger_.release(slot);
-}
-
 void Scheduler::new_policy_version() {
   RONDO_CHECK_EQ(num_in_flight_, 0);
   ++version_;
@@ -175,12 +168,6 @@ std::vector<RequestId> Scheduler::abandon() {
   }
   num_in_flight_ = 0;
   std::ranges::sort(ids);
-  return ids;
-}
-
-std::vector<RequestId> Scheduler::upcoming(std::int32_t count) const {
-  std::vector<RequestId> ids;
-  for (const RequestSlot slot : queue_.first(count)) ids.push_back(table_[slot].id);
   return ids;
 }
 

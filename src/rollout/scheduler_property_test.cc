@@ -27,7 +27,6 @@ struct Scenario {
   std::vector<GroupSpec> groups;
   int arrival_period = 0;  // steps between arrivals; 0: all at the start
   int failure_period = 0;  // 0: none fails
-  int loss_period = 0;     // 0: no KV is lost
 };
 
 class Draw final {
@@ -108,7 +107,6 @@ class Trial final {
         if (scenario_.arrival_period > 0) break;
       }
       if (draw_.happens(scenario_.failure_period)) fail_an_instance();
-      if (draw_.happens(scenario_.loss_period)) lose_kv();
       const bool busy = cluster_.step();
       ++num_steps_;
       scheduler_->check_invariants();
@@ -160,13 +158,6 @@ class Trial final {
     books_.add_instance(spec);
   }
 
-  void lose_kv() {
-    for (const RequestId id : scheduler_->upcoming(3)) {
-      scheduler_->kv_lost(id);
-      if (with_books_) books_.lose_kv(id);
-    }
-  }
-
   Scenario scenario_;
   Draw draw_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -199,7 +190,6 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     Draw draw(seed);
     Scenario scenario = draw_scenario(draw, kChunked[seed % std::size(kChunked)]);
     scenario.failure_period = draw(0, 3) * 40;
-    scenario.loss_period = draw(0, 3) * 20;
     Trial run(scenario, seed, /*with_books=*/true);
     run.run();
     expect_complete(scenario, run);

@@ -211,21 +211,6 @@ TEST_F(SchedulerTest, ARequestThatOutgrewWhatIsLeftNeverFits) {
   EXPECT_EQ(idle(), Idle::kNeverFits);
 }
 
-TEST_F(SchedulerTest, LostKvIsComputedAgain) {
-  make(Policy::kFifo);
-  add_instance(0);
-  add(group(0, 1));
-  assign();
-  scheduler_->kv_lost(RequestId(0));  // in flight: the engine's own business
-  chunk_done(0, 100);
-  EXPECT_TRUE(scheduler_->kv_place(RequestId(0)) == on(0));
-  scheduler_->kv_lost(RequestId(0));
-  scheduler_->check_invariants();
-  const Assignment next = assign();
-  EXPECT_EQ(next.placement.source, KvSource::kRecompute);
-  EXPECT_EQ(next.placement.cached_tokens, 64);  // the prompt is still there
-}
-
 TEST_F(SchedulerTest, ANewPolicyVersionVoidsKvAndLearnsLengths) {
   make(Policy::kSeerPlus);
   add_instance(0);
