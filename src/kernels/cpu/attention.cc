@@ -74,9 +74,10 @@ struct Extent {
 };
 
 // multiply() with a stored right factor: widened first where several register tiles will read it, or where
-// its rows need padding.
+// its rows need padding. `follow` is read next.
 template <class Stored, class Out>
-void multiply_stored(LeftFactor a, const std::byte* stored, const Extent& extent, float* wide, Out out) {
+void multiply_stored(LeftFactor a, const std::byte* stored, const std::byte* follow, const Extent& extent,
+                     float* wide, Out out) {
   const auto* data = reinterpret_cast<const typename Stored::Raw*>(stored);
   const bool padded = extent.stored_cols % kPanel != 0;
   if (padded || (Stored::kDType != DType::kF32 && extent.rows > kTileRows)) {
@@ -84,7 +85,8 @@ void multiply_stored(LeftFactor a, const std::byte* stored, const Extent& extent
     multiply(a, RightFactor<StoredF32>{wide, round_up(extent.stored_cols)}, extent.rows, extent.cols,
              extent.depth, out);
   } else {
-    multiply(a, RightFactor<Stored>{data, extent.stored_cols}, extent.rows, extent.cols, extent.depth, out);
+    multiply(a, RightFactor<Stored>{data, extent.stored_cols, follow}, extent.rows, extent.cols, extent.depth,
+             out);
   }
 }
 
@@ -131,13 +133,6 @@ void combine(Tile& tile, bool first) {
   }
 }
 
-// Asks for one head's side of a block ahead of its use: blocks lie far apart, which hardware does not
-// foresee.
-HWY_INLINE void prefetch(const std::byte* side, std::size_t bytes) {
-  constexpr std::size_t kLine = 64;
-  for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(side + i, 0, 2);
-}
-
 // Slots of `block` that some query of [begin, end) sees.
 int seen_slots(const Tile& tile, int block, int begin, int end) {
   int seen = 0;
@@ -150,9 +145,9 @@ void weigh_block(const AttentionArgs& args, int block, Tile& tile) {
   const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
   for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
-    prefetch(args.kv->values(id, args.kv_head), args.kv->head_bytes());
     const StoreScaled out = {tile.scores + begin * kAttentionBlock, kAttentionBlock, args.scale};
     multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head),
+                            args.kv->values(id, args.kv_head),
                             {.rows = end - begin,
                              .cols = round_up(seen_slots(tile, block, begin, end)),
                              .stored_cols = kAttentionBlock,
@@ -170,11 +165,11 @@ void sum_block(const AttentionArgs& args, int block, Tile& tile) {
   const int width = round_up(head_dim);
   for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
     const Query& last = tile.queries[end - 1];
-    if (last.visible(block + 1) > 0)
-      prefetch(args.kv->keys(last.blocks[block + 1], args.kv_head), args.kv->head_bytes());
+    const bool goes_on = last.visible(block + 1) > 0;
     const Combine out = {tile.out + begin * width, width, tile.keep + begin, tile.take + begin};
     multiply_stored<Stored>({tile.scores + begin * kAttentionBlock, kAttentionBlock, 1},
                             args.kv->values(id, args.kv_head),
+                            args.kv->keys(goes_on ? last.blocks[block + 1] : id, args.kv_head),
                             {.rows = end - begin,
                              .cols = width,
                              .stored_cols = head_dim,

@@ -27,12 +27,17 @@ struct LeftFactor {
   std::ptrdiff_t step;
 };
 
-/// The right factor: row t at data + t * stride, in storage type Stored.
+/// The right factor: row t at data + t * stride, in storage type Stored. One that lies in memory is fetched
+/// ahead as it is read, and behind its end the first rows at `follow`, which is read next.
 template <class Stored>
 struct RightFactor {
   const typename Stored::Raw* data;
   std::ptrdiff_t stride;
+  const std::byte* follow = nullptr;  // null: in cache, nothing is fetched
 };
+
+// How far ahead, in rows. Fetches in one burst would fill the line buffers, which loads need as well.
+inline constexpr int kFetchedRows = 24;
 
 // Where sums start and go. start(row, col) is the first value of the chains of one vector, finish(row, col,
 // sum) takes their results.
@@ -78,6 +83,31 @@ struct Combine {
   }
 };
 
+// Steps [begin, end). `fetched`: from where lines of as many rows are fetched; null: nothing is.
+template <int kRows, int kVectors, class Stored>
+HWY_INLINE void multiply_steps(const LeftFactor& a, const RightFactor<Stored>& b, int row, int col, int begin,
+                               int end, const std::byte* fetched, VF (&sum)[kRows][kVectors]) {
+  constexpr std::ptrdiff_t kLine = 64;
+  const float* left = a.data + row * a.row_stride + begin * a.step;
+  const typename Stored::Raw* right = b.data + col + begin * b.stride;
+  const std::ptrdiff_t bytes = b.stride * std::ptrdiff_t{sizeof(typename Stored::Raw)};
+  for (int t = begin; t < end; ++t, left += a.step, right += b.stride) {
+    VF x[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(right + v * kLanes);
+    if (fetched != nullptr) {
+      for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(fetched + at, 0, 3);
+      fetched += bytes;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const VF w = hn::Set(F32(), left[r * a.row_stride]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(w, x[v], sum[r][v]);
+    }
+  }
+}
+
 template <int kRows, int kVectors, class Stored, class Out>
 HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, Out out, int row, int col) {
   VF sum[kRows][kVectors];
@@ -85,18 +115,13 @@ HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, 
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = out.start(row + r, col + v * kLanes);
-  const float* left = a.data + row * a.row_stride;
-  const typename Stored::Raw* right = b.data + col;
-  for (int t = 0; t < depth; ++t, left += a.step, right += b.stride) {
-    VF x[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(right + v * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const VF w = hn::Set(F32(), left[r * a.row_stride]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(w, x[v], sum[r][v]);
-    }
+  if (b.follow == nullptr) {
+    multiply_steps(a, b, row, col, 0, depth, nullptr, sum);
+  } else {
+    const int cut = std::max(0, depth - kFetchedRows);
+    multiply_steps(a, b, row, col, 0, cut,
+                   reinterpret_cast<const std::byte*>(b.data + kFetchedRows * b.stride), sum);
+    multiply_steps(a, b, row, col, cut, depth, b.follow, sum);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
