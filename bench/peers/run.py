@@ -45,7 +45,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="one round of small cases: does everything run?")
     parser.add_argument("--no-random-model", action="store_true", help="decode, prefill: on the given model only")
     parser.add_argument("--no-given-model", action="store_true", help="decode, prefill: on the random model only")
-    parser.add_argument("--batches", default="1,4,8,16,32,64", help="decode: comma-separated batch sizes (%(default)s)")
+    parser.add_argument("--batches", default="1,4,8,16,32,64", help="decode: comma-separated batch sizes (%(default)s); with --quick 1,8")
     parser.add_argument("--rounds", type=int, help="pairs of each case (3; with --quick 1)")
     parser.add_argument("--peers", help="comma-separated, e.g. llama_cpp:fp16,trl:fp32 (all)")
     parser.add_argument("--model", type=Path, required=True, help="model folder")
@@ -56,6 +56,8 @@ def arguments():
     parser.add_argument("--out", type=Path, required=True, help="folder of tables, JSON files and logs")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     args = parser.parse_args()
+    if args.no_given_model and (args.no_random_model or args.quick):
+        parser.error("--no-given-model leaves the random model, which --no-random-model and --quick leave out")
     args.rounds = args.rounds or (1 if args.quick else 3)
     return args
 

@@ -143,8 +143,10 @@ struct Bench {
 
 Result<void> make_pool(const Bench& bench, const Variant& variant, std::string input_log) {
   rl::Session& session = bench.session;
-  session.inference.reset();
   rl::Config config = session.config;
+  if (session.inference != nullptr)  // measured once for all
+    config.rollout.schedule.move_threshold = session.inference->scheduler_config().move_threshold;
+  session.inference.reset();
   config.rollout.schedule.policy = variant.policy;
   config.rollout.spec.enabled = variant.spec;
   config.rollout.input_log = std::move(input_log);

@@ -294,7 +294,7 @@ Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& 
   return outcome;
 }
 
-// What would be ignored is a mistake.
+// Options that choose what runs, given to a measurement that has no such choice, are a mistake.
 Result<void> check_options(const BenchArgs& args) {
   const bool for_rollout =
       !args.policies.empty() || args.ablation || !args.lengths.empty() || !args.trace.empty();

@@ -61,7 +61,7 @@ struct BenchArgs {
   int new_tokens = 64;
   int repeats = 3;
   // Of rollout.
-  std::vector<std::string> policies;  // empty: a choice of them
+  std::vector<std::string> policies;  // empty: group_round_robin,seer,seer_plus,seer_plus+spec
   bool ablation = false;              // these policies, step by step
   std::string lengths;  // what `simulate` takes as a trace, to run to its lengths; empty: natural ones
   std::string trace;    // folder for timelines and input logs; empty: none

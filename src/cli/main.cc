@@ -142,7 +142,8 @@ void add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
   CLI::Option* policies =
       command
           ->add_option("--policies", args.policies,
-                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation")
+                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation "
+                       "(group_round_robin,seer,seer_plus,seer_plus+spec)")
           ->delimiter(',')
           ->allow_extra_args(false);
   command

@@ -149,7 +149,7 @@ std::shared_ptr<const kv::Image> Engine::read_image(std::span<const BlockId> blo
   image->first_block = first_block;
   image->num_blocks = static_cast<std::int32_t>(blocks.size());
   image->num_tokens = num_tokens;
-  image->bytes = AlignedBuffer<std::byte>(blocks.size() * KvStorage::block_bytes(model_->spec()));
+  image->bytes = kv::ImageBuffer(blocks.size() * KvStorage::block_bytes(model_->spec()));
   kv_.read(blocks, image->bytes.span());
   image->seal();
   return image;

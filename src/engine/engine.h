@@ -140,6 +140,9 @@ class Engine final {
   /// The KV of the group's prompt but for its last token, which every sample computes itself; null if no one
   /// here has it computed.
   std::shared_ptr<const kv::Image> export_prompt(GroupId group) const;
+  /// Whether a request is live here, and whether the prompt of a group is computed here.
+  bool is_live(RequestId id) const { return planner_->roster().find(id).has_value(); }
+  bool has_prompt(GroupId group) const { return !planner_->roster().prompt_blocks(group).empty(); }
   /// Ends a request here, to go on elsewhere; nullopt if it is not live.
   std::optional<Progress> take(RequestId id);
 

@@ -133,7 +133,7 @@ class Cluster final {
     broken->first_block = whole.first_block;
     broken->num_blocks = whole.num_blocks;
     broken->num_tokens = whole.num_tokens;
-    broken->bytes = AlignedBuffer<std::byte>(whole.bytes.size());
+    broken->bytes = kv::ImageBuffer(whole.bytes.size());
     std::ranges::copy(whole.bytes.span(), broken->bytes.data());
     broken->sum = whole.sum;
     broken->bytes[rng_() % broken->bytes.size()] ^= std::byte{4};

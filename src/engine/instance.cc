@@ -150,12 +150,12 @@ void Instance::carry_out(Command& command) {
   }
 }
 
-// Until its KV is there; and a first chunk that was sent none shares the prompt of a sibling whose KV is
-// under way.
-bool Instance::must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead) {
+// Until its KV is there. A request that is new here and was sent none will share its prompt with a sibling
+// whose KV is under way.
+bool Instance::must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead) const {
   if (order.kv != nullptr) return !order.kv->ready();
-  return order.generated == 0 &&
-         std::ranges::any_of(ahead, [&](const auto& other) { return other.group == order.group; });
+  if (engine_->is_live(order.request) || engine_->has_prompt(order.group)) return false;
+  return std::ranges::any_of(ahead, [&](const auto& other) { return other.group == order.group; });
 }
 
 void Instance::start_arrived() {

@@ -78,7 +78,7 @@ class Instance final : public rollout::EngineClient {
   Result<void> work();
   void carry_out(Command& command);
   void start(const rollout::ChunkOrder& order);
-  static bool must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead);
+  bool must_wait(const rollout::ChunkOrder& order, std::span<const rollout::ChunkOrder> ahead) const;
   void start_arrived();
   void report_failure(const Status& status);
   void learn();

@@ -133,6 +133,10 @@ TEST_F(InstanceKvTest, SiblingsWaitForAPromptThatIsUnderWay) {
     auto parcel = std::make_shared<rollout::Parcel>();
     for (int i = 1; i < 3; ++i)
       two->run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? parcel : nullptr});
+    // Both orders have been looked at, and nothing has run.
+    for (const auto seen = two->heartbeat(); two->heartbeat() < seen + 3;)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    EXPECT_EQ(two->stats().steps, 0);
     if (arrives) {
       one->group_order(
           {.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = parcel});

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "base/aligned_buffer.h"
 #include "base/checksum.h"
 #include "kv/block_pool.h"
+#include "kv/image_buffer.h"
 
 namespace rondo::kv {
 
@@ -18,7 +18,7 @@ struct Image {
   std::int32_t first_block = 0;
   std::int32_t num_blocks = 0;
   std::int32_t num_tokens = 0;  // of the sequence, from position 0
-  AlignedBuffer<std::byte> bytes;
+  ImageBuffer bytes;
   std::uint64_t sum = 0;
 
   std::int32_t end_block() const { return first_block + num_blocks; }

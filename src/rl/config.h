@@ -129,7 +129,6 @@ constexpr auto enum_names(TimelineSteps) {
 struct RolloutSection {
   SamplingSection sampling{.n = 8, .params = {}};
   int instances = 1;
-  // Computing a token's KV again takes a CPU a thousand times as long as moving it.
   rollout::Scheduler::Config schedule{.move_threshold = rollout::Scheduler::Config::kMeasured};
   rollout::Dispatcher::Config dispatch;
   config::ByteSize host_kv_memory{std::int64_t{1} << 30};
@@ -156,8 +155,10 @@ struct RolloutSection {
     schedule.visit(v);
     dispatch.visit(v);
     v.field("host_kv_memory", host_kv_memory,
-            "Memory for the KV of unfinished responses that left an instance to make room.");
-    v.field("disk_kv_memory", disk_kv_memory, "The same on disk, for what host_kv_memory does not hold.");
+            "Memory for the KV of unfinished responses, and of prompts still to be sampled, that left an "
+            "instance to make room.");
+    v.field("disk_kv_memory", disk_kv_memory,
+            "The same on disk, for responses that host_kv_memory does not hold.");
     v.field("disk_kv_folder", disk_kv_folder, "Where; empty: trainer.run_dir/kv.");
     v.field("timeline", timeline,
             "Draw what ran when on each instance, as a page for any browser (html) and as a trace for "

@@ -153,9 +153,9 @@ Result<void> InferencePool::make_dispatcher(const Config& config, int move_thres
   const auto block = static_cast<std::int64_t>(engine().kv_bytes()) / engine().num_blocks();
   limits_ = {.host_blocks = rollout.host_kv_memory.bytes / block,
              .disk_blocks = rollout.disk_kv_memory.bytes / block};
-  rollout::Scheduler::Config schedule = rollout.schedule;
-  schedule.move_threshold = move_threshold;
-  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(schedule, limits_));
+  schedule_ = rollout.schedule;
+  schedule_.move_threshold = move_threshold;
+  RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(schedule_, limits_));
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},
                                  .events = &events_,

@@ -66,7 +66,8 @@ class InferencePool final {
   engine::Drafting::Stats draft_stats() const;
   /// Of one instance, for measurements while nothing runs.
   engine::Engine& engine() { return instances_.front()->engine(); }
-  /// What its scheduler was made with, for a replay of its inputs.
+  /// What its scheduler was made with, measured values included, for a replay of its inputs.
+  const rollout::Scheduler::Config& scheduler_config() const { return schedule_; }
   const rollout::Scheduler::Limits& scheduler_limits() const { return limits_; }
   int num_instances() const { return static_cast<int>(instances_.size()); }
 
@@ -91,6 +92,7 @@ class InferencePool final {
   std::vector<std::unique_ptr<rollout::LocalDraftTransport>> draft_transports_;
   std::vector<std::unique_ptr<ThreadPool>> teams_;
   std::vector<std::unique_ptr<engine::Instance>> instances_;
+  rollout::Scheduler::Config schedule_;
   rollout::Scheduler::Limits limits_;
   std::unique_ptr<InputLogFile> input_log_;  // null: none
   std::unique_ptr<rollout::Dispatcher> dispatcher_;

@@ -104,9 +104,7 @@ Result<KvCosts> measure_kv_costs(engine::Engine& engine, const model::ModelSpec&
 }
 
 std::int32_t move_threshold(const KvCosts& costs) {
-  constexpr double kNever = std::numeric_limits<std::int32_t>::max();
-  // Moved block by block: a block that costs more to move than to compute is never worth it.
-  if (costs.move_s >= costs.compute_s * kv::kBlockTokens) return static_cast<std::int32_t>(kNever);
+  if (costs.move_s >= costs.compute_s * kv::kBlockTokens) return kNeverMove;
   return static_cast<std::int32_t>(costs.move_s / costs.compute_s);
 }
 

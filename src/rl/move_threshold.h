@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -19,8 +20,12 @@ struct KvCosts {
 /// small models. Leaves the engine idle, its KV dropped.
 Result<KvCosts> measure_kv_costs(engine::Engine& engine, const model::ModelSpec& spec);
 
+/// A threshold that nothing exceeds.
+inline constexpr std::int32_t kNeverMove = std::numeric_limits<std::int32_t>::max();
+
 /// The most positions that are computed sooner than moved (Seer, arXiv 2511.14617, has 512 on GPUs). What
-/// moves waits in no one's way: other requests run meanwhile, so waiting counts nothing here.
+/// moves waits in no one's way: other requests run meanwhile, so waiting counts nothing here. kNeverMove
+/// where even a whole block computes sooner.
 std::int32_t move_threshold(const KvCosts& costs);
 
 }  // namespace rondo::rl

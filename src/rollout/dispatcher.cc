@@ -125,6 +125,7 @@ void Dispatcher::carry_out(const Assignment& assignment) {
                    .draft_class = draft_class(assignment.request),
                    .kv = fetch(assignment, place)};
   scheduler_.commit(assignment);
+  if (!scheduler_->prompt_is_stored(assignment.group)) store_->drop_prompt(assignment.group);
   const auto last = last_instance_.find(assignment.request);
   const bool migrated = last != last_instance_.end() && last->second != assignment.placement.instance;
   last_instance_[assignment.request] = assignment.placement.instance;
@@ -166,7 +167,9 @@ void Dispatcher::evict_prompt(const Eviction& eviction) {
 void Dispatcher::prefetch() {
   while (const auto prefetch = scheduler_->plan_prefetch(config_.prefetch_responses)) {
     for (const Eviction& move : prefetch->moves) {
-      if (move.to.tier == KvTier::kDisk) {
+      if (move.request == RequestId()) {
+        evict_prompt(move);
+      } else if (move.to.tier == KvTier::kDisk) {
         store_->move_to_disk(move.request);
       } else {
         store_->prefetch(move.request);

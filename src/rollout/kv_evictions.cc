@@ -188,6 +188,11 @@ std::vector<SlotEviction> KvLedger::plan_return_to_host(RequestSlot request) con
   std::int64_t lacking = holding.blocks - (host_.limit - host_.used);
   std::int64_t disk_room = disk_.limit - disk_.used;
   std::vector<SlotEviction> moves;
+  for (const auto& [since, group] : stored_prompts_) {
+    if (lacking <= 0) break;
+    moves.push_back({.request = {}, .group = group, .from = {KvTier::kHost, InstanceId()}, .to = {}});
+    lacking -= prompts_[group].idle_blocks;
+  }
   for (RequestHeap<WorstFirst>::Walk later(host_.requests); lacking > 0; later.advance()) {
     if (later.done() || later.current().priority < priority) return {};
     const Holding& other = holdings_[later.current().slot];

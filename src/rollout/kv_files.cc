@@ -58,7 +58,7 @@ std::shared_ptr<const kv::Image> read_image(const fs::path& path) {
   image->first_block = header.first_block;
   image->num_blocks = header.num_blocks;
   image->num_tokens = header.num_tokens;
-  image->bytes = AlignedBuffer<std::byte>(bytes->size() - sizeof header);
+  image->bytes = kv::ImageBuffer(bytes->size() - sizeof header);
   std::memcpy(image->bytes.data(), bytes->data() + sizeof header, image->bytes.size());
   image->sum = header.sum;
   return image->intact() ? image : nullptr;

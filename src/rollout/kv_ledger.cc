@@ -1,6 +1,7 @@
 #include "rollout/kv_ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "kv/block_pool.h"
@@ -176,6 +177,13 @@ void KvLedger::store_in(RequestSlot request, const KvPlace& place, const Priorit
   to.requests.push(places_, request, priority);
 }
 
+void KvLedger::count_start(RequestSlot request) {
+  Holding& holding = holdings_[request];
+  if (std::exchange(holding.has_run, true)) return;
+  Prompt& prompt = prompts_[holding.group];
+  if (--prompt.unstarted == 0 && prompt.stored_since) drop_stored_prompt(holding.group);
+}
+
 void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_blocks) {
   RONDO_CHECK(has_instance(id) && !holdings_[request].in_flight);
   Holding& holding = holdings_[request];
@@ -184,8 +192,7 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   if (holding.place.tier == KvTier::kInstance && !was_here) {
     recount_prompt(holding.group, holding.place.instance, 0, -1);
   }
-  if (!holding.has_run) --prompts_[holding.group].unstarted;
-  holding.has_run = true;
+  count_start(request);
   Instance& instance = instances_[id];
   holding.place = {.tier = KvTier::kInstance, .instance = id};
   holding.in_flight = true;
@@ -328,8 +335,12 @@ void KvLedger::check_prompts() const {
     std::size_t idle = 0;
   };
   std::map<InstanceId, Sums> sums;
-  for (const auto& [since, group] : stored_prompts_) RONDO_CHECK(prompts_[group].stored_since == since);
+  for (const auto& [since, group] : stored_prompts_) {
+    RONDO_CHECK(prompts_[group].stored_since == since && prompts_[group].unstarted > 0);
+  }
+  std::size_t num_stored = 0;
   for (const Prompt& prompt : prompts_) {
+    num_stored += prompt.stored_since.has_value() ? 1 : 0;
     for (const PromptCopy& copy : prompt.copies) {
       RONDO_CHECK(copy.in_flight >= 0 && copy.parked >= 0 && has_instance(copy.instance));
       Sums& sum = sums[copy.instance];
@@ -338,6 +349,7 @@ void KvLedger::check_prompts() const {
       sum.idle += copy.idle() ? 1 : 0;
     }
   }
+  RONDO_CHECK_EQ(stored_prompts_.size(), num_stored);
   for (const InstanceId id : alive_) {
     const Instance& instance = instances_[id];
     RONDO_CHECK_EQ(instance.pinned_prompts, sums[id].pinned);

@@ -112,11 +112,13 @@ class KvLedger final {
   /// What must leave `id` to free `blocks` blocks beside what `keep` and its group have there, and what must
   /// then leave host and disk. room(id) must allow it. O(k log k) for k evictions.
   std::vector<SlotEviction> plan_evictions(InstanceId id, std::int64_t blocks, RequestSlot keep) const;
-  /// How the KV of a request on disk gets to the host: last in the list, after those that are served later
-  /// and go to disk for it. Empty if that makes no room. O(k log k) for k moves.
+  /// How the KV of a request on disk gets to the host: last in the list, after prompts that are dropped there
+  /// and requests that are served later and go to disk for it. Empty if that makes no room. O(k log k) for k
+  /// moves.
   std::vector<SlotEviction> plan_return_to_host(RequestSlot request) const;
   void evict(const SlotEviction& eviction);
-  /// The request goes in flight with so many private blocks; its KV elsewhere is free from now on.
+  /// The request goes in flight with so many private blocks; its KV elsewhere is free from now on, and the
+  /// host's copy of the prompt with the last sample to start.
   void start(RequestSlot request, InstanceId id, std::int64_t private_blocks);
   /// The request in flight has generated tokens, so its group's prompt is computed where it runs.
   void prompt_computed(RequestSlot request);
@@ -172,6 +174,7 @@ class KvLedger final {
   void count_prompt(const Prompt& prompt, const PromptCopy& copy, std::int64_t sign);
   void drop_prompt(GroupSlot group, InstanceId id);
   void store_prompt(GroupSlot group);
+  void count_start(RequestSlot request);
   void drop_stored_prompt(GroupSlot group);
   void refresh(InstanceId id);
   void take_out(RequestSlot request);

@@ -22,7 +22,7 @@ std::shared_ptr<const kv::Image> image_of(int seed, std::size_t size = 1000) {
   auto image = std::make_shared<kv::Image>();
   image->num_blocks = seed;
   image->num_tokens = seed * 64 - 1;
-  image->bytes = AlignedBuffer<std::byte>(size);
+  image->bytes = kv::ImageBuffer(size);
   std::memset(image->bytes.data(), seed, size);
   image->seal();
   return image;

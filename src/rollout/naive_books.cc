@@ -24,7 +24,12 @@ void NaiveBooks::fail_instance(InstanceId id) {
 }
 
 void NaiveBooks::add_group(const GroupSpec& spec) {
-  prompts_[spec.id] = {spec.prompt_tokens, static_cast<int>(spec.samples.size()), {}, {}, false};
+  const int samples = static_cast<int>(spec.samples.size());
+  prompts_[spec.id] = {.tokens = spec.prompt_tokens,
+                       .unfinished = samples,
+                       .num_samples = samples,
+                       .copies = {},
+                       .computed = {}};
   for (const SampleSpec& sample : spec.samples) requests_[sample.id] = {.group = spec.id, .place = {}};
 }
 
@@ -88,7 +93,8 @@ void NaiveBooks::evict_prompt(const Eviction& eviction) {
   EXPECT_EQ(prompt.copies.erase(eviction.from.instance), 1U);
   const bool computed = prompt.computed.erase(eviction.from.instance) == 1;
   if (eviction.to.tier == KvTier::kNone) return;
-  EXPECT_TRUE(eviction.to.tier == KvTier::kHost && computed && !prompt.stored);
+  EXPECT_TRUE(eviction.to.tier == KvTier::kHost && computed && !prompt.stored && prompt.copies.empty());
+  EXPECT_LT(std::ssize(prompt.started), prompt.num_samples) << "nobody needs the prompt any more";
   prompt.stored = true;
 }
 
@@ -138,7 +144,10 @@ void NaiveBooks::assign(const Assignment& assignment) {
   record.place = {KvTier::kInstance, assignment.placement.instance};
   record.in_flight = true;
   record.reserved = assignment.reserved_blocks;
-  prompts_.at(record.group).copies.insert(assignment.placement.instance);
+  Prompt& prompt = prompts_.at(record.group);
+  prompt.copies.insert(assignment.placement.instance);
+  prompt.started.insert(assignment.request);
+  if (std::ssize(prompt.started) == prompt.num_samples) prompt.stored = false;
   check_room();
 }
 
@@ -163,8 +172,11 @@ void NaiveBooks::finished(RequestId id, std::int32_t total_tokens) {
 
 void NaiveBooks::prefetch(const Prefetch& prefetch) {
   for (const Eviction& move : prefetch.moves) {
-    EXPECT_TRUE(move.from.tier == KvTier::kHost || move.from.tier == KvTier::kDisk);
-    EXPECT_TRUE(move.to.tier == (move == prefetch.moves.back() ? KvTier::kHost : KvTier::kDisk));
+    const bool is_prompt = move.request == RequestId();
+    EXPECT_TRUE(move.from.tier == KvTier::kHost || (move.from.tier == KvTier::kDisk && !is_prompt));
+    EXPECT_TRUE(move.to.tier == (move == prefetch.moves.back() ? KvTier::kHost
+                                 : is_prompt                   ? KvTier::kNone
+                                                               : KvTier::kDisk));
     evict(move);
     check_room();
   }

@@ -42,6 +42,8 @@ class NaiveBooks final {
   struct Prompt {
     std::int32_t tokens = 0;
     int unfinished = 0;
+    std::set<RequestId> started = {};
+    int num_samples = 0;
     std::set<InstanceId> copies;
     std::set<InstanceId> computed;  // of these, where a sample has run
     bool stored = false;            // in the host tier

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kv/block_pool.h"
+
 namespace rondo::rollout {
 namespace {
 
@@ -31,17 +33,23 @@ std::optional<InstanceId> best_cached(const KvLedger& ledger, const PlacementNee
   return best;
 }
 
-// Where KV that `instance` lacks can be moved from: the request's own, else the prompt, in the host or where
-// a sibling has computed it.
+// Where KV that `instance` lacks can be moved from: the request's own, else the prompt, where a sibling has
+// computed it or in the host.
 KvPlace place_to_move_from(const KvLedger& ledger, const PlacementNeed& need) {
   const KvPlace& own = ledger.holding(need.request).place;
   if (own.tier != KvTier::kNone) return own;
-  if (ledger.prompt_is_stored(need.group)) return {.tier = KvTier::kHost, .instance = InstanceId()};
   InstanceId lowest;
   ledger.for_each_prompt_place(need.group, [&lowest](InstanceId id, bool computed) {
     if (computed && (lowest == InstanceId() || id < lowest)) lowest = id;
   });
-  return lowest == InstanceId() ? KvPlace{} : KvPlace{KvTier::kInstance, lowest};
+  if (lowest != InstanceId()) return {.tier = KvTier::kInstance, .instance = lowest};
+  return {.tier = ledger.prompt_is_stored(need.group) ? KvTier::kHost : KvTier::kNone, .instance = {}};
+}
+
+// What moving costs is not what an imbalance costs: a threshold far off must not decide placement alone.
+std::int32_t deciding_gain(const PlacementRules& rules) {
+  constexpr std::int32_t kMost = 512;
+  return std::clamp(rules.move_threshold, kv::kBlockTokens, kMost);
 }
 
 // Where few requests run, one more or less already shows in the time of a step.
@@ -61,7 +69,7 @@ std::optional<InstanceId> choose_instance(const KvLedger& ledger, const Placemen
   if (!idlest || !cached) return idlest ? idlest : cached;
   if (ledger.load(*cached) == ledger.load(*idlest)) return cached;
   const std::int32_t gain = cached_on(ledger, need, *cached) - cached_on(ledger, need, *idlest);
-  return is_balanced(ledger.loads(), rules) && gain > rules.move_threshold ? cached : idlest;
+  return is_balanced(ledger.loads(), rules) && gain > deciding_gain(rules) ? cached : idlest;
 }
 
 Placement plan_source(const KvLedger& ledger, const PlacementNeed& need, const PlacementRules& rules,

@@ -42,17 +42,17 @@ struct Placement {
 
 /// The instance with the longest cached prefix of the request, if it has room, no instance runs more than
 /// max_spread requests more than another, nor a quarter of its own more, and its prefix is longer by more
-/// than move_threshold tokens than that of the least loaded instance with room, which is taken otherwise; the
-/// lowest id among equals. nullopt if there is no room. (Seer, arXiv 2511.14617 v3 and OSDI 2026, global KV
-/// pool; the last two conditions are ours: where few requests run, one more already shows in the time of a
-/// step, and a prefix that costs less to compute than to move is no reason to prefer an instance.) O(log n +
-/// instances that have the prompt).
+/// than move_threshold tokens (but at least a block and at most 512) than that of the least loaded instance
+/// with room, which is taken otherwise; the lowest id among equals. nullopt if there is no room. (Seer, arXiv
+/// 2511.14617 v3 and OSDI 2026, global KV pool; the last two conditions are ours: where few requests run, one
+/// more already shows in the time of a step, and a prefix that costs less to compute than to move is no
+/// reason to prefer an instance.) O(log n + instances that have the prompt).
 std::optional<InstanceId> choose_instance(const KvLedger& ledger, const PlacementNeed& need,
                                           const PlacementRules& rules);
 
-/// How the request's KV gets to `instance`. A prompt is moved from the host, or from where it is known to be
-/// computed; on `instance` itself one that is under way counts as cached, because the engine lets siblings
-/// wait for it.
+/// How the request's KV gets to `instance`. A prompt is moved from where it is known to be computed, else
+/// from the host; on `instance` itself one that is under way counts as cached, because the engine lets
+/// siblings wait for it.
 Placement plan_source(const KvLedger& ledger, const PlacementNeed& need, const PlacementRules& rules,
                       InstanceId instance);
 

@@ -35,9 +35,11 @@ std::int32_t chunk_length(std::int32_t configured, std::int32_t max_new_tokens) 
 }
 
 Result<void> Scheduler::Config::validate() const {
-  if (chunk_tokens < 0 || max_spread < 0) {
-    return fail(Code::kInvalidArgument, "chunk_tokens ({}) and max_spread ({}) must not be negative",
-                chunk_tokens, max_spread);
+  if (chunk_tokens < 0 || max_spread < 0 || move_threshold < kMeasured) {
+    return fail(
+        Code::kInvalidArgument,
+        "chunk_tokens ({}) and max_spread ({}) must not be negative, nor move_threshold ({}) below {}",
+        chunk_tokens, max_spread, move_threshold, kMeasured);
   }
   if (starvation_period < 2 || over_issue < 1.0 || length_quantile < 0.0) {
     return fail(

@@ -45,8 +45,8 @@ struct Assignment {
   bool operator==(const Assignment&) const = default;
 };
 
-/// KV that changes places between host memory and disk, in this order; last, to host memory, that of the
-/// request it is all for.
+/// KV that changes places between host memory and disk, in this order, prompts that are dropped from host
+/// memory among it; last, to host memory, that of the request it is all for.
 struct Prefetch {
   std::vector<Eviction> moves;
   std::int64_t version = -1;  // of the state it was planned for
@@ -174,6 +174,8 @@ class Scheduler final {
   /// room.
   std::optional<Prefetch> plan_prefetch(std::int32_t count) const;
   void commit(const Prefetch& prefetch);
+  /// Whether the host tier has the prompt of an unfinished group.
+  bool prompt_is_stored(GroupId group) const;
   /// Where a request's KV lies; of one in flight, where it runs.
   KvPlace kv_place(RequestId request) const;
   std::int32_t num_waiting() const { return queue_.size(); }

@@ -178,6 +178,12 @@ void Scheduler::commit(const Prefetch& prefetch) {
   for (const Eviction& move : prefetch.moves) apply(move);
 }
 
+bool Scheduler::prompt_is_stored(GroupId group) const {
+  const auto slot = table_.find(group);
+  RONDO_CHECK(slot.has_value());
+  return ledger_.prompt_is_stored(*slot);
+}
+
 KvPlace Scheduler::kv_place(RequestId request) const {
   return ledger_.holding(slot_of(request)).place;
 }

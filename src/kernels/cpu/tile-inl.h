@@ -27,17 +27,28 @@ struct LeftFactor {
   std::ptrdiff_t step;
 };
 
-/// The right factor: row t at data + t * stride, in storage type Stored. One that lies in memory is fetched
-/// ahead as it is read, and behind its end the first rows at `follow`, which is read next.
+/// What lies in memory rather than in cache is fetched ahead as it is read, and behind its end `follow`,
+/// which is read next (null: nothing).
+struct Fetch {
+  bool wanted = false;
+  const std::byte* follow = nullptr;
+};
+
+/// The right factor: row t at data + t * stride, in storage type Stored.
 template <class Stored>
 struct RightFactor {
   const typename Stored::Raw* data;
   std::ptrdiff_t stride;
-  const std::byte* follow = nullptr;  // null: in cache, nothing is fetched
+  Fetch fetch = {};
 };
 
 // How far ahead, in rows. Fetches in one burst would fill the line buffers, which loads need as well.
 inline constexpr int kFetchedRows = 24;
+
+HWY_INLINE void fetch_lines(const std::byte* from, std::ptrdiff_t bytes) {
+  constexpr std::ptrdiff_t kLine = 64;
+  for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 3);
+}
 
 // Where sums start and go. start(row, col) is the first value of the chains of one vector, finish(row, col,
 // sum) takes their results.
@@ -83,27 +94,34 @@ struct Combine {
   }
 };
 
-// Steps [begin, end). `fetched`: from where lines of as many rows are fetched; null: nothing is.
+// A stretch of the depth, and from where lines of as many rows are fetched meanwhile (null: nothing is).
+struct Steps {
+  int begin;
+  int end;
+  const std::byte* fetched;
+};
+
+// `left` and `right` are of the tile's first row and column.
 template <int kRows, int kVectors, class Stored>
-HWY_INLINE void multiply_steps(const LeftFactor& a, const RightFactor<Stored>& b, int row, int col, int begin,
-                               int end, const std::byte* fetched, VF (&sum)[kRows][kVectors]) {
-  constexpr std::ptrdiff_t kLine = 64;
-  const float* left = a.data + row * a.row_stride + begin * a.step;
-  const typename Stored::Raw* right = b.data + col + begin * b.stride;
-  const std::ptrdiff_t bytes = b.stride * std::ptrdiff_t{sizeof(typename Stored::Raw)};
-  for (int t = begin; t < end; ++t, left += a.step, right += b.stride) {
+HWY_INLINE void multiply_steps(LeftFactor left, RightFactor<Stored> right, Steps steps,
+                               VF (&sum)[kRows][kVectors]) {
+  const std::ptrdiff_t bytes = right.stride * std::ptrdiff_t{sizeof(typename Stored::Raw)};
+  const float* w = left.data + steps.begin * left.step;
+  const typename Stored::Raw* data = right.data + steps.begin * right.stride;
+  const std::byte* fetched = steps.fetched;
+  for (int t = steps.begin; t < steps.end; ++t, w += left.step, data += right.stride) {
     VF x[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(right + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(data + v * kLanes);
     if (fetched != nullptr) {
-      for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(fetched + at, 0, 3);
+      fetch_lines(fetched, bytes);
       fetched += bytes;
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const VF w = hn::Set(F32(), left[r * a.row_stride]);
+      const VF value = hn::Set(F32(), w[r * left.row_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(w, x[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(value, x[v], sum[r][v]);
     }
   }
 }
@@ -115,13 +133,16 @@ HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, 
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = out.start(row + r, col + v * kLanes);
-  if (b.follow == nullptr) {
-    multiply_steps(a, b, row, col, 0, depth, nullptr, sum);
-  } else {
+  const LeftFactor left = {a.data + row * a.row_stride, a.row_stride, a.step};
+  const RightFactor<Stored> right = {b.data + col, b.stride};
+  if (b.fetch.wanted && row == 0 && col == 0) {  // the first tile reads all rows, and whole lines
     const int cut = std::max(0, depth - kFetchedRows);
-    multiply_steps(a, b, row, col, 0, cut,
-                   reinterpret_cast<const std::byte*>(b.data + kFetchedRows * b.stride), sum);
-    multiply_steps(a, b, row, col, cut, depth, b.follow, sum);
+    const auto* ahead =
+        cut == 0 ? nullptr : reinterpret_cast<const std::byte*>(b.data + kFetchedRows * b.stride);
+    multiply_steps(left, right, {0, cut, ahead}, sum);
+    multiply_steps(left, right, {cut, depth, b.fetch.follow}, sum);
+  } else {
+    multiply_steps(left, right, {0, depth, nullptr}, sum);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
@@ -170,9 +191,15 @@ constexpr int round_up(int count) {
 
 /// `rows` rows of `cols` stored values as fp32 rows of round_up(cols), padded with zeros.
 template <class Stored>
-void widen(const typename Stored::Raw* in, int rows, int cols, float* out) {
+void widen(const typename Stored::Raw* in, int rows, int cols, Fetch fetch, float* out) {
   const int whole = cols / kLanes * kLanes;
+  const std::ptrdiff_t bytes = cols * std::ptrdiff_t{sizeof(typename Stored::Raw)};
   for (int r = 0; r < rows; ++r, in += cols, out += round_up(cols)) {
+    const int behind = r + kFetchedRows - rows;  // of the row to fetch, how far behind the end
+    if (fetch.wanted && behind < 0)
+      fetch_lines(reinterpret_cast<const std::byte*>(in + kFetchedRows * cols), bytes);
+    if (fetch.wanted && behind >= 0 && fetch.follow != nullptr)
+      fetch_lines(fetch.follow + behind * bytes, bytes);
     for (int c = 0; c < whole; c += kLanes) hn::StoreU(Stored::load(in + c), F32(), out + c);
     for (int c = whole; c < cols; ++c) out[c] = Stored::load_one(in + c);
     std::fill(out + cols, out + round_up(cols), 0.0F);
