@@ -47,32 +47,21 @@ struct Tile {
   alignas(64) float keep[kTileQueries], take[kTileQueries];
 };
 
-// Neighbours that see a block and hold it under one id.
-struct Run {
-  std::int32_t id;
-  int begin;
-  int end;
-};
-
-// The first run at or behind query `from`; begin == end if there is none.
-Run next_run(const Tile& tile, int block, int from) {
-  int begin = from;
-  while (begin < tile.count && tile.queries[begin].visible(block) <= 0) ++begin;
-  if (begin == tile.count) return {0, begin, begin};
-  const std::int32_t id = tile.queries[begin].blocks[block];
-  int end = begin + 1;
-  while (end < tile.count && tile.queries[end].visible(block) > 0 && tile.queries[end].blocks[block] == id)
-    ++end;
-  return {id, begin, end};
-}
-
-// Calls body(run, the one after it) for each run. The last one has an empty one behind it.
+// Calls body(block id, first query, end) for each stretch of neighbours that see `block` and hold it under
+// one id.
 template <class Body>
 void for_each_run(const Tile& tile, int block, const Body& body) {
-  for (Run run = next_run(tile, block, 0); run.begin < run.end;) {
-    const Run next = next_run(tile, block, run.end);
-    body(run, next);
-    run = next;
+  for (int begin = 0; begin < tile.count;) {
+    if (tile.queries[begin].visible(block) <= 0) {
+      ++begin;
+      continue;
+    }
+    const std::int32_t id = tile.queries[begin].blocks[block];
+    int end = begin + 1;
+    while (end < tile.count && tile.queries[end].visible(block) > 0 && tile.queries[end].blocks[block] == id)
+      ++end;
+    body(id, begin, end);
+    begin = end;
   }
 }
 
@@ -84,21 +73,20 @@ struct Extent {
   int depth;
 };
 
-// multiply() with a right factor that lies in memory: widened first where several register tiles will read
-// it, or where its rows need padding. `follow` is read next (null: not known).
+// multiply() with a stored right factor: widened first where several register tiles will read it, or where
+// its rows need padding. `meanwhile` as in RightFactor.
 template <class Stored, class Out>
-void multiply_stored(LeftFactor a, const std::byte* stored, const std::byte* follow, const Extent& extent,
+void multiply_stored(LeftFactor a, const std::byte* stored, const std::byte* meanwhile, const Extent& extent,
                      float* wide, Out out) {
   const auto* data = reinterpret_cast<const typename Stored::Raw*>(stored);
-  const Fetch fetch = {.wanted = true, .follow = follow};
   const bool padded = extent.stored_cols % kPanel != 0;
   if (padded || (Stored::kDType != DType::kF32 && extent.rows > kTileRows)) {
-    widen<Stored>(data, extent.depth, extent.stored_cols, fetch, wide);
+    widen<Stored>(data, extent.depth, extent.stored_cols, meanwhile, wide);
     multiply(a, RightFactor<StoredF32>{wide, round_up(extent.stored_cols)}, extent.rows, extent.cols,
              extent.depth, out);
   } else {
-    multiply(a, RightFactor<Stored>{data, extent.stored_cols, fetch}, extent.rows, extent.cols, extent.depth,
-             out);
+    multiply(a, RightFactor<Stored>{data, extent.stored_cols, meanwhile}, extent.rows, extent.cols,
+             extent.depth, out);
   }
 }
 
@@ -152,44 +140,42 @@ int seen_slots(const Tile& tile, int block, int begin, int end) {
   return std::min(seen, kAttentionBlock);
 }
 
-// All runs' keys are read, then all runs' values.
+// All runs' keys are read, then all runs' values: while the keys of one are, its values are fetched.
 template <class Stored>
 void weigh_block(const AttentionArgs& args, int block, Tile& tile) {
-  const KvView& kv = *args.kv;
-  const int head_dim = kv.head_dim;
+  const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
-  const std::byte* first_values = kv.values(next_run(tile, block, 0).id, args.kv_head);
-  for_each_run(tile, block, [&](const Run& run, const Run& next) {
-    const StoreScaled out = {tile.scores + run.begin * kAttentionBlock, kAttentionBlock, args.scale};
-    multiply_stored<Stored>({tile.q + run.begin * width, width, 1}, kv.keys(run.id, args.kv_head),
-                            next.begin < next.end ? kv.keys(next.id, args.kv_head) : first_values,
-                            {.rows = run.end - run.begin,
-                             .cols = round_up(seen_slots(tile, block, run.begin, run.end)),
+  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
+    const StoreScaled out = {tile.scores + begin * kAttentionBlock, kAttentionBlock, args.scale};
+    multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head),
+                            args.kv->values(id, args.kv_head),
+                            {.rows = end - begin,
+                             .cols = round_up(seen_slots(tile, block, begin, end)),
                              .stored_cols = kAttentionBlock,
                              .depth = head_dim},
                             tile.wide, out);
-    for (int i = run.begin; i < run.end; ++i)
+    for (int i = begin; i < end; ++i)
       block_softmax(tile.scores + i * kAttentionBlock, tile.queries[i].visible(block), tile.block_max + i,
                     tile.block_sum + i);
   });
 }
 
+// While the values of a run are read, the keys of its next block are fetched.
 template <class Stored>
 void sum_block(const AttentionArgs& args, int block, Tile& tile) {
-  const KvView& kv = *args.kv;
-  const int head_dim = kv.head_dim;
+  const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
-  const Run onward = next_run(tile, block + 1, 0);
-  const std::byte* next_keys = onward.begin < onward.end ? kv.keys(onward.id, args.kv_head) : nullptr;
-  for_each_run(tile, block, [&](const Run& run, const Run& next) {
-    const Combine out = {tile.out + run.begin * width, width, tile.keep + run.begin, tile.take + run.begin};
-    multiply_stored<Stored>({tile.scores + run.begin * kAttentionBlock, kAttentionBlock, 1},
-                            kv.values(run.id, args.kv_head),
-                            next.begin < next.end ? kv.values(next.id, args.kv_head) : next_keys,
-                            {.rows = run.end - run.begin,
+  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
+    const Query& last = tile.queries[end - 1];
+    const bool goes_on = last.visible(block + 1) > 0;
+    const Combine out = {tile.out + begin * width, width, tile.keep + begin, tile.take + begin};
+    multiply_stored<Stored>({tile.scores + begin * kAttentionBlock, kAttentionBlock, 1},
+                            args.kv->values(id, args.kv_head),
+                            goes_on ? args.kv->keys(last.blocks[block + 1], args.kv_head) : nullptr,
+                            {.rows = end - begin,
                              .cols = width,
                              .stored_cols = head_dim,
-                             .depth = seen_slots(tile, block, run.begin, run.end)},
+                             .depth = seen_slots(tile, block, begin, end)},
                             tile.wide, out);
   });
 }

@@ -121,7 +121,7 @@ void load_block(const Job& job, std::int32_t block) {
   const GradBuffers& to = job.buffers;
   const auto* keys = reinterpret_cast<const Raw*>(job.args.kv->keys(block, job.args.kv_head));
   const auto* values = reinterpret_cast<const Raw*>(job.args.kv->values(block, job.args.kv_head));
-  widen<Stored>(keys, job.head_dim, kAttentionBlock, {}, to.k);
+  widen<Stored>(keys, job.head_dim, kAttentionBlock, nullptr, to.k);
   for (int p = 0; p < kAttentionBlock; ++p) {
     for (int c = 0; c < job.head_dim; ++c) {
       to.k_rows[p * job.width + c] = to.k[c * kAttentionBlock + p];

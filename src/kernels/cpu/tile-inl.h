@@ -27,27 +27,19 @@ struct LeftFactor {
   std::ptrdiff_t step;
 };
 
-/// What lies in memory rather than in cache is fetched ahead as it is read, and behind its end `follow`,
-/// which is read next (null: nothing).
-struct Fetch {
-  bool wanted = false;
-  const std::byte* follow = nullptr;
-};
-
-/// The right factor: row t at data + t * stride, in storage type Stored.
+/// The right factor: row t at data + t * stride, in storage type Stored. While it is read, as much is fetched
+/// from `meanwhile`, which is read later (null: nothing is): a line or two for each row, for fetches in one
+/// burst would fill the line buffers, which loads need as well.
 template <class Stored>
 struct RightFactor {
   const typename Stored::Raw* data;
   std::ptrdiff_t stride;
-  Fetch fetch = {};
+  const std::byte* meanwhile = nullptr;
 };
-
-// How far ahead, in rows. Fetches in one burst would fill the line buffers, which loads need as well.
-inline constexpr int kFetchedRows = 24;
 
 HWY_INLINE void fetch_lines(const std::byte* from, std::ptrdiff_t bytes) {
   constexpr std::ptrdiff_t kLine = 64;
-  for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 3);
+  for (std::ptrdiff_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 2);
 }
 
 // Where sums start and go. start(row, col) is the first value of the chains of one vector, finish(row, col,
@@ -94,34 +86,21 @@ struct Combine {
   }
 };
 
-// A stretch of the depth, and from where lines of as many rows are fetched meanwhile (null: nothing is).
-struct Steps {
-  int begin;
-  int end;
-  const std::byte* fetched;
-};
-
-// `left` and `right` are of the tile's first row and column.
-template <int kRows, int kVectors, class Stored>
-HWY_INLINE void multiply_steps(LeftFactor left, RightFactor<Stored> right, Steps steps,
+// The tile at (row, col), its chains in `sum`.
+template <bool kFetches, int kRows, int kVectors, class Stored>
+HWY_INLINE void multiply_steps(LeftFactor left, RightFactor<Stored> right, int depth,
                                VF (&sum)[kRows][kVectors]) {
   const std::ptrdiff_t bytes = right.stride * std::ptrdiff_t{sizeof(typename Stored::Raw)};
-  const float* w = left.data + steps.begin * left.step;
-  const typename Stored::Raw* data = right.data + steps.begin * right.stride;
-  const std::byte* fetched = steps.fetched;
-  for (int t = steps.begin; t < steps.end; ++t, w += left.step, data += right.stride) {
+  for (int t = 0; t < depth; ++t, left.data += left.step, right.data += right.stride) {
     VF x[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(data + v * kLanes);
-    if (fetched != nullptr) {
-      fetch_lines(fetched, bytes);
-      fetched += bytes;
-    }
+    for (int v = 0; v < kVectors; ++v) x[v] = Stored::load(right.data + v * kLanes);
+    if constexpr (kFetches) fetch_lines(right.meanwhile + t * bytes, bytes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const VF value = hn::Set(F32(), w[r * left.row_stride]);
+      const VF w = hn::Set(F32(), left.data[r * left.row_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(value, x[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = fma(w, x[v], sum[r][v]);
     }
   }
 }
@@ -134,16 +113,12 @@ HWY_NOINLINE void register_tile(LeftFactor a, RightFactor<Stored> b, int depth, 
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sum[r][v] = out.start(row + r, col + v * kLanes);
   const LeftFactor left = {a.data + row * a.row_stride, a.row_stride, a.step};
-  const RightFactor<Stored> right = {b.data + col, b.stride};
-  if (b.fetch.wanted && row == 0 && col == 0) {  // the first tile reads all rows, and whole lines
-    const int cut = std::max(0, depth - kFetchedRows);
-    const auto* ahead =
-        cut == 0 ? nullptr : reinterpret_cast<const std::byte*>(b.data + kFetchedRows * b.stride);
-    multiply_steps(left, right, {0, cut, ahead}, sum);
-    multiply_steps(left, right, {cut, depth, b.fetch.follow}, sum);
-  } else {
-    multiply_steps(left, right, {0, depth, nullptr}, sum);
-  }
+  const RightFactor<Stored> right = {b.data + col, b.stride, b.meanwhile};
+  const bool is_first = row == 0 && col == 0;  // of the tiles that read these rows
+  if (is_first && b.meanwhile != nullptr)
+    multiply_steps<true>(left, right, depth, sum);
+  else
+    multiply_steps<false>(left, right, depth, sum);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
@@ -189,17 +164,14 @@ constexpr int round_up(int count) {
   return (count + kPanel - 1) / kPanel * kPanel;
 }
 
-/// `rows` rows of `cols` stored values as fp32 rows of round_up(cols), padded with zeros.
+/// `rows` rows of `cols` stored values as fp32 rows of round_up(cols), padded with zeros. `meanwhile` as in
+/// RightFactor.
 template <class Stored>
-void widen(const typename Stored::Raw* in, int rows, int cols, Fetch fetch, float* out) {
+void widen(const typename Stored::Raw* in, int rows, int cols, const std::byte* meanwhile, float* out) {
   const int whole = cols / kLanes * kLanes;
   const std::ptrdiff_t bytes = cols * std::ptrdiff_t{sizeof(typename Stored::Raw)};
   for (int r = 0; r < rows; ++r, in += cols, out += round_up(cols)) {
-    const int behind = r + kFetchedRows - rows;  // of the row to fetch, how far behind the end
-    if (fetch.wanted && behind < 0)
-      fetch_lines(reinterpret_cast<const std::byte*>(in + kFetchedRows * cols), bytes);
-    if (fetch.wanted && behind >= 0 && fetch.follow != nullptr)
-      fetch_lines(fetch.follow + behind * bytes, bytes);
+    if (meanwhile != nullptr) fetch_lines(meanwhile + r * bytes, bytes);
     for (int c = 0; c < whole; c += kLanes) hn::StoreU(Stored::load(in + c), F32(), out + c);
     for (int c = whole; c < cols; ++c) out[c] = Stored::load_one(in + c);
     std::fill(out + cols, out + round_up(cols), 0.0F);
