@@ -151,7 +151,6 @@ std::shared_ptr<const kv::Image> Engine::read_image(std::span<const BlockId> blo
   image->num_tokens = num_tokens;
   image->bytes = kv::ImageBuffer(blocks.size() * KvStorage::block_bytes(model_->spec()));
   kv_.read(blocks, image->bytes.span());
-  image->seal();
   return image;
 }
 

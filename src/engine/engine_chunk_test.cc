@@ -135,7 +135,7 @@ class Cluster final {
     broken->num_tokens = whole.num_tokens;
     broken->bytes = kv::ImageBuffer(whole.bytes.size());
     std::ranges::copy(whole.bytes.span(), broken->bytes.data());
-    broken->sum = whole.sum;
+    broken->seal();
     broken->bytes[rng_() % broken->bytes.size()] ^= std::byte{4};
     request.stored.back() = std::move(broken);
   }

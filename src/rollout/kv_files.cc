@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -41,7 +42,8 @@ struct Header {
 constexpr std::array<char, 8> kMagic = {'r', 'o', 'n', 'd', 'o', 'k', 'v', '1'};
 
 Result<void> write_image(const fs::path& path, const kv::Image& image) {
-  const Header header{kMagic, image.first_block, image.num_blocks, image.num_tokens, 0, image.sum};
+  const std::uint64_t sum = image.sum.value_or(checksum(image.bytes.span()));
+  const Header header{kMagic, image.first_block, image.num_blocks, image.num_tokens, 0, sum};
   RONDO_ASSIGN(FileWriter file, FileWriter::create(path));
   RONDO_TRY(file.append(std::as_bytes(std::span(&header, 1))));
   return file.append(image.bytes.span());
