@@ -57,98 +57,103 @@ TEST_F(InstanceKvTest, APromptIsComputedOncePerInstance) {
   }
 }
 
+// Three samples of one prompt, two instances without a scheduler, and the responses that one engine gives.
+class SharedPrompt final {
+ public:
+  explicit SharedPrompt(const RolloutScene& scene) : scene_(scene) {
+    for (int i = 0; i < 3; ++i) {
+      requests_.push_back(simple_request(i, prompt_, kNew));
+      requests_.back().group = GroupId(0);
+      requests_.back().counter.sample = static_cast<std::uint32_t>(i);
+      responses_.add(requests_.back());
+    }
+    one_ = make(0);
+    two_ = make(1);
+  }
+
+  Instance& one() { return *one_; }
+  Instance& two() { return *two_; }
+  std::int64_t num_shared() const { return std::ssize(prompt_) - 1; }
+  // The prompt's KV from the first instance, once it has carried this out.
+  void copy_prompt(std::shared_ptr<rollout::Parcel> parcel) {
+    one_->group_order(
+        {.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = std::move(parcel)});
+    one_->settle();
+  }
+  void expect_the_same_responses() {
+    const Responses expected = run_all(scene_.model(), {}, requests_);
+    for (const Request& request : requests_) {
+      const auto id = request.id.value();
+      EXPECT_EQ(difference(expected[id], responses_.take(request.id).value()), "") << id;
+    }
+  }
+
+  static constexpr std::int32_t kNew = 20;
+
+ private:
+  std::unique_ptr<Instance> make(int id) {
+    Instance::Deps deps{.model = &scene_.model(),
+                        .context = compute_.context(),
+                        .responses = &responses_,
+                        .events = &events_,
+                        .clock = &clock_};
+    return Instance::create(InstanceId(id), {}, std::move(deps)).value();
+  }
+
+  const RolloutScene& scene_;
+  std::vector<Token> prompt_ = std::vector<Token>(2 * kv::kBlockTokens + 3, 1);
+  std::vector<Request> requests_;
+  ResponseStore responses_;
+  rollout::EventQueue events_;
+  SteadyClock clock_;
+  testing::Compute compute_{1, "auto"};
+  std::unique_ptr<Instance> one_, two_;
+};
+
 // The second instance gets the prompt's KV from the first instead of computing it.
 TEST_F(InstanceKvTest, APromptComesFromTheInstanceThatHasIt) {
-  const std::vector<Token> prompt(2 * kv::kBlockTokens + 3, 1);
-  std::vector<Request> requests;
-  for (int i = 0; i < 3; ++i) {
-    requests.push_back(simple_request(i, prompt, 20));
-    requests.back().group = GroupId(0);
-    requests.back().counter.sample = static_cast<std::uint32_t>(i);
-  }
-  const Responses expected = run_all(scene().model(), {}, requests);
-  ResponseStore responses;
-  rollout::EventQueue events;
-  SteadyClock clock;
-  testing::Compute compute(1, "auto");
-  const auto make = [&](int id) {
-    Instance::Deps deps{.model = &scene().model(),
-                        .context = compute.context(),
-                        .responses = &responses,
-                        .events = &events,
-                        .clock = &clock};
-    return Instance::create(InstanceId(id), {}, std::move(deps)).value();
-  };
-  const auto one = make(0), two = make(1);
-  for (const Request& request : requests) responses.add(request);
-  const auto copy_prompt = [&one] {
+  SharedPrompt shared(scene());
+  const auto copy_prompt = [&shared] {
     auto parcel = std::make_shared<rollout::Parcel>();
-    one->group_order({.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = parcel});
-    one->settle();
+    shared.copy_prompt(parcel);
     return parcel;
   };
   EXPECT_EQ(copy_prompt()->image(), nullptr) << "it is not computed yet";
-  one->run_chunk({.request = RequestId(0), .group = GroupId(0)});
-  one->settle();
+  shared.one().run_chunk({.request = RequestId(0), .group = GroupId(0)});
+  shared.one().settle();
   for (int i = 1; i < 3; ++i) {
-    two->run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? copy_prompt() : nullptr});
-    two->settle();
+    shared.two().run_chunk(
+        {.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? copy_prompt() : nullptr});
+    shared.two().settle();
   }
-  EXPECT_EQ(two->stats().restored_tokens, std::ssize(prompt) - 1);
-  EXPECT_EQ(two->stats().shared_prompt_tokens, std::ssize(prompt) - 1);
-  EXPECT_EQ(two->stats().computed_tokens, 2 * 20);
-  for (const Request& request : requests) {
-    const auto id = request.id.value();
-    EXPECT_EQ(difference(expected[id], responses.take(request.id).value()), "") << id;
-  }
+  EXPECT_EQ(shared.two().stats().restored_tokens, shared.num_shared());
+  EXPECT_EQ(shared.two().stats().shared_prompt_tokens, shared.num_shared());
+  EXPECT_EQ(shared.two().stats().computed_tokens, 2 * SharedPrompt::kNew);
+  shared.expect_the_same_responses();
 }
 
 // A sibling that was sent no KV does not compute the prompt that is under way for another one.
 TEST_F(InstanceKvTest, SiblingsWaitForAPromptThatIsUnderWay) {
-  const std::vector<Token> prompt(2 * kv::kBlockTokens + 3, 1);
-  std::vector<Request> requests;
-  for (int i = 0; i < 3; ++i) {
-    requests.push_back(simple_request(i, prompt, 20));
-    requests.back().group = GroupId(0);
-    requests.back().counter.sample = static_cast<std::uint32_t>(i);
-  }
-  const Responses expected = run_all(scene().model(), {}, requests);
   for (const bool arrives : {true, false}) {
-    ResponseStore responses;
-    rollout::EventQueue events;
-    SteadyClock clock;
-    testing::Compute compute(1, "auto");
-    const auto make = [&](int id) {
-      Instance::Deps deps{.model = &scene().model(),
-                          .context = compute.context(),
-                          .responses = &responses,
-                          .events = &events,
-                          .clock = &clock};
-      return Instance::create(InstanceId(id), {}, std::move(deps)).value();
-    };
-    const auto one = make(0), two = make(1);
-    for (const Request& request : requests) responses.add(request);
-    one->run_chunk({.request = RequestId(0), .group = GroupId(0)});
-    one->settle();
+    SharedPrompt shared(scene());
+    shared.one().run_chunk({.request = RequestId(0), .group = GroupId(0)});
+    shared.one().settle();
     auto parcel = std::make_shared<rollout::Parcel>();
+    Instance& two = shared.two();
     for (int i = 1; i < 3; ++i)
-      two->run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? parcel : nullptr});
+      two.run_chunk({.request = RequestId(i), .group = GroupId(0), .kv = i == 1 ? parcel : nullptr});
     // Both orders have been looked at, and nothing has run.
-    for (const auto seen = two->heartbeat(); two->heartbeat() < seen + 3;)
+    for (const auto seen = two.heartbeat(); two.heartbeat() < seen + 3;)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    EXPECT_EQ(two->stats().steps, 0);
+    EXPECT_EQ(two.stats().steps, 0);
     if (arrives) {
-      one->group_order(
-          {.kind = rollout::GroupOrder::Kind::kCopyPrompt, .group = GroupId(0), .parcel = parcel});
+      shared.copy_prompt(parcel);
     } else {
       parcel->fill(nullptr);
     }
-    two->settle();
-    EXPECT_EQ(two->stats().computed_tokens, 2 * 20 + (arrives ? 0 : std::ssize(prompt) - 1));
-    for (const Request& request : requests) {
-      const auto id = request.id.value();
-      EXPECT_EQ(difference(expected[id], responses.take(request.id).value()), "") << id;
-    }
+    two.settle();
+    EXPECT_EQ(two.stats().computed_tokens, 2 * SharedPrompt::kNew + (arrives ? 0 : shared.num_shared()));
+    shared.expect_the_same_responses();
   }
 }
 

@@ -40,6 +40,13 @@ class Spares final {
     }
   }
 
+  void clear() {
+    std::vector<AlignedBuffer<std::byte>> dropped;  // freed behind the lock
+    const std::lock_guard lock(mutex_);
+    dropped.swap(buffers_);
+    bytes_ = 0;
+  }
+
   std::size_t bytes() {
     const std::lock_guard lock(mutex_);
     return bytes_;
@@ -76,6 +83,10 @@ ImageBuffer& ImageBuffer::operator=(ImageBuffer&& other) noexcept {
 
 ImageBuffer::~ImageBuffer() {
   if (size_ > 0) spares().give(std::move(memory_));
+}
+
+void ImageBuffer::free_spares() {
+  spares().clear();
 }
 
 std::size_t ImageBuffer::spare_bytes() {

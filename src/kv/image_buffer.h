@@ -10,8 +10,8 @@ namespace rondo::kv {
 
 /// Owns `size` bytes of any value. KV on the move takes and leaves megabytes many times a second: memory that
 /// the system has to clear, and hands out page by page, cost a tenth of a rollout with many moves, so what an
-/// image leaves serves the next ones, up to kMostSpareBytes in all. Any thread. Move-only. Throws
-/// std::bad_alloc when the memory is not to be had.
+/// image leaves serves the next ones, up to kMostSpareBytes in all, until free_spares(). Any thread.
+/// Move-only. Throws std::bad_alloc when the memory is not to be had.
 class ImageBuffer final {
  public:
   static constexpr std::size_t kMostSpareBytes = std::size_t{256} << 20;
@@ -29,6 +29,8 @@ class ImageBuffer final {
   std::span<const std::byte> span() const { return {data(), size_}; }
   std::byte& operator[](std::size_t i) { return memory_[i]; }
 
+  /// Gives back what waits for an image: whoever has moved all there is to move.
+  static void free_spares();
   /// Bytes that wait for an image.
   static std::size_t spare_bytes();
 

@@ -43,6 +43,8 @@ TEST(ImageBufferTest, WhatIsKeptIsBounded) {
   }
   EXPECT_LE(ImageBuffer::spare_bytes(), ImageBuffer::kMostSpareBytes);
   EXPECT_GT(ImageBuffer::spare_bytes(), 0U);
+  ImageBuffer::free_spares();
+  EXPECT_EQ(ImageBuffer::spare_bytes(), 0U);
 }
 
 TEST(ImageBufferTest, MovesAndEmptyOnesAreFine) {

@@ -22,17 +22,18 @@ Result<rollout::StepCost> step_cost(const Config& config, const model::Model& mo
   return load_or_measure_step_cost(key, *engine, interrupted);
 }
 
-// As configured, else as measured on an engine of its own.
+// As configured, else as measured on an engine of its own; 0 where nothing is ever moved.
 Result<int> threshold_of_moves(const Config& config, const model::Model& model,
                                const kernels::Context& context) {
   const int configured = config.rollout.schedule.move_threshold;
   if (configured != rollout::Scheduler::Config::kMeasured) return configured;
+  if (rollout::rules_of(config.rollout.schedule.policy).dispatch != rollout::Dispatch::kChunks) return 0;
   RONDO_ASSIGN(const auto engine, engine::Engine::create(config.engine, model, nullptr, context));
   RONDO_ASSIGN(const KvCosts costs, measure_kv_costs(*engine, model.spec()));
   const std::int32_t threshold = move_threshold(costs);
   log::info(
-      "KV of more than {} tokens is moved, not computed again: computing a token takes {:.2g} ms, moving a "
-      "block "
+      "KV of more than {} tokens is moved, not computed again: a token computes in {:.2g} ms, a block moves "
+      "in "
       "{:.2g} ms",
       threshold, 1e3 * costs.compute_s, 1e3 * costs.move_s);
   return threshold;
@@ -212,6 +213,7 @@ Result<void> InferencePool::run(const Task& task) {
                                            .finished = finished,
                                            .interrupted = task.interrupted,
                                            .timeline = task.timeline});
+  kv::ImageBuffer::free_spares();  // training comes next, and needs the memory
   if (input_log_ != nullptr) input_log_->flush();
   return outcome;
 }

@@ -146,6 +146,41 @@ TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequest) {
   EXPECT_FALSE(ledger_->prompt_is_stored(GroupSlot(0)));
 }
 
+TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequestFromDisk) {
+  make({.host_blocks = 10, .disk_blocks = 20}, 40);
+  add_group(0, 130);
+  for (const int g : {1, 2}) add_group(g, 1);
+  for (const int r : {1, 2}) park(r, r);
+  ledger_->add_request(RequestSlot(9), GroupSlot(1));
+  EXPECT_EQ(make_room(40, 9), (Evictions{moved(2, 2, kHere, kDisk), moved(1, 1, kHere, kHost)}));
+  ledger_->release(RequestSlot(1));
+  run_and_release(0, 0);
+  ledger_->add_request(RequestSlot(3), GroupSlot(0));
+  make_room(40, 9);
+  ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  const Evictions moves = ledger_->plan_return_to_host(RequestSlot(2));
+  EXPECT_EQ(moves, (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(2, 2, kDisk, kHost)}));
+  for (const SlotEviction& move : moves) ledger_->evict(move);
+  ledger_->check_invariants(/*reserved=*/true);
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 10);
+}
+
+TEST_F(KvLedgerTest, APromptLeavesTheHostWithTheLastSampleToStart) {
+  make({.host_blocks = 10}, 40);
+  add_group(0, 130);
+  add_group(1, 1);
+  run_and_release(0, 0);
+  for (const int r : {1, 2}) ledger_->add_request(RequestSlot(r), GroupSlot(0));
+  ledger_->add_request(RequestSlot(9), GroupSlot(1));
+  make_room(40, 9);
+  ledger_->start(RequestSlot(1), kOnly, 3);
+  EXPECT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  ledger_->start(RequestSlot(2), kOnly, 3);
+  EXPECT_FALSE(ledger_->prompt_is_stored(GroupSlot(0)));
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 0);
+  ledger_->check_invariants(/*reserved=*/true);
+}
+
 TEST_F(KvLedgerTest, APromptThatLiesElsewhereOrIsNotComputedIsDropped) {
   make({.host_blocks = 100}, 40);
   const InstanceId other(1);
