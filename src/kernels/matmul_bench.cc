@@ -30,6 +30,12 @@ void report(benchmark::State& state, double flops, double bytes, const Limits& l
   state.counters["of_bandwidth"] = rate(runs * bytes / limits.bytes);
 }
 
+AlignedBuffer<float> filled(std::int64_t count) {
+  AlignedBuffer<float> buffer(static_cast<std::size_t>(count));
+  std::fill(buffer.span().begin(), buffer.span().end(), 0.5F);
+  return buffer;
+}
+
 PackedMatrix filled_matrix(DType dtype, std::int64_t rows, std::int64_t cols) {
   PackedMatrix matrix(dtype, rows, cols);
   const std::vector<float> row(static_cast<std::size_t>(cols), 0.25F);
@@ -43,8 +49,8 @@ void bench_matmul(benchmark::State& state, Context ctx, DType dtype, Limits limi
   std::vector<PackedMatrix> layers;
   for (std::size_t bytes = 0; bytes < (std::size_t{256} << 20); bytes += layers.back().bytes())
     layers.push_back(filled_matrix(dtype, outs, cols));
-  const std::vector<float> x(static_cast<std::size_t>(rows * cols), 0.5F);
-  std::vector<float> y(static_cast<std::size_t>(rows * outs));
+  const AlignedBuffer<float> x = filled(rows * cols);
+  AlignedBuffer<float> y(static_cast<std::size_t>(rows * outs));
   std::size_t layer = 0;
   for (auto _ : state) {
     matmul(ctx, layers[layer], x.data(), cols, rows, y.data(), outs);
@@ -75,8 +81,8 @@ void bench_model_matmuls(benchmark::State& state, Context ctx, DType dtype, Limi
     next += matrices.back().bytes();
   }
   const std::int64_t rows = state.range(0);
-  const std::vector<float> x(static_cast<std::size_t>(rows * 1536), 0.5F);
-  std::vector<float> y(static_cast<std::size_t>(rows * 49152));
+  const AlignedBuffer<float> x = filled(rows * 1536);
+  AlignedBuffer<float> y(static_cast<std::size_t>(rows * 49152));
   for (auto _ : state)
     for (const PackedMatrix& w : matrices) matmul(ctx, w, x.data(), w.cols(), rows, y.data(), w.rows());
   report(state, 2.0 * static_cast<double>(rows * elements), static_cast<double>(bytes), limits);
@@ -85,9 +91,9 @@ void bench_model_matmuls(benchmark::State& state, Context ctx, DType dtype, Limi
 // Arguments: m, r, c.
 void bench_weight_grad(benchmark::State& state, Context ctx, Limits limits) {
   const std::int64_t m = state.range(0), r = state.range(1), c = state.range(2);
-  const std::vector<float> dy(static_cast<std::size_t>(m * r), 0.5F);
-  const std::vector<float> x(static_cast<std::size_t>(m * c), 0.5F);
-  std::vector<float> dw(static_cast<std::size_t>(r * c));
+  const AlignedBuffer<float> dy = filled(m * r);
+  const AlignedBuffer<float> x = filled(m * c);
+  AlignedBuffer<float> dw(static_cast<std::size_t>(r * c));
   for (auto _ : state)
     weight_grad(ctx, {.dy = dy.data(),
                       .lddy = r,
@@ -120,8 +126,9 @@ void register_target(const OpTable& table, ThreadPool& pool) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const std::string name = std::string(dtype_name(dtype)) + suffix;
     auto* matmul = benchmark::RegisterBenchmark(("matmul/" + name).c_str(), bench_matmul, ctx, dtype, limits);
-    for (const int rows : {1, 2, 4, 5, 8, 16, 64, 512})
-      for (const auto& [outs, cols] : {std::pair(576, 576), {3072, 576}, {576, 1536}, {49152, 576}})
+    for (const int rows : {1, 2, 4, 5, 8, 16, 64, 192, 512})
+      for (const auto& [outs, cols] :
+           {std::pair(576, 576), {3072, 576}, {576, 1536}, {49152, 576}, {576, 49152}})
         matmul->Args({rows, outs, cols});
     matmul->ArgNames({"rows", "outs", "cols"})->UseRealTime();
     auto* model = benchmark::RegisterBenchmark(("model_matmuls/" + name).c_str(), bench_model_matmuls, ctx,
@@ -135,8 +142,9 @@ void register_target(const OpTable& table, ThreadPool& pool) {
         ->UseRealTime();
   }
   auto* grad = benchmark::RegisterBenchmark(("weight_grad" + suffix).c_str(), bench_weight_grad, ctx, limits);
-  for (const int m : {64, 512, 2048})
-    for (const auto& [r, c] : {std::pair(576, 576), {3072, 576}, {576, 1536}}) grad->Args({m, r, c});
+  for (const int m : {64, 192, 512, 2048})
+    for (const auto& [r, c] : {std::pair(576, 576), {3072, 576}, {576, 1536}, {49152, 576}})
+      grad->Args({m, r, c});
   grad->ArgNames({"m", "r", "c"})->UseRealTime();
 }
 

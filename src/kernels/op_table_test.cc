@@ -43,7 +43,8 @@ struct MatmulCase {
 };
 
 MatmulCase random_case(TestRandom& random) {
-  const int rows = random.integer(0, 2) == 0 ? random.integer(1, 4) : random.integer(1, 67);
+  const int kind = random.integer(0, 9);  // few rows, a block of them, several
+  const int rows = random.integer(1, kind < 3 ? 4 : kind < 9 ? 67 : 450);
   return {.dtype = kAllDTypes[random.integer(0, 2)],
           .rows = rows,
           .outs = random.integer(1, 150),
@@ -115,8 +116,18 @@ TEST(OpTableTest, MatmulLongerThanOneBlockOfKEqualsThePlainLoop) {
   for_each_target([](const OpTable& target) {
     TestRandom random(3);
     for (const std::int32_t chains : {0, 1, 2, 4, 8})
-      for (const std::int64_t rows : {1, 5, 29})
+      for (const std::int64_t rows : {1, 5, 29, 73})
         check_matmul(target, random, {DType::kBF16, rows, 37, 2311, chains, false});
+  });
+}
+
+// Whole panels of one chain, whose last stretch of k is long: the tiles write the results themselves.
+TEST(OpTableTest, MatmulOfManyRowsEqualsThePlainLoop) {
+  for_each_target([](const OpTable& target) {
+    TestRandom random(5);
+    for (const std::int64_t rows : {65, 191, 193, 385})
+      for (const DType dtype : kAllDTypes)
+        check_matmul(target, random, {dtype, rows, 48, random.integer(65, 384), 0, rows % 3 == 1});
   });
 }
 

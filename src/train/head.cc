@@ -10,10 +10,11 @@ namespace rondo::train {
 
 // Head rows [first, first + count) of a unit, their targets, and the buffers of the chunk.
 struct Head::Chunk {
-  Chunk(const UnitRows& unit, std::int64_t first_row, const model::ModelSpec& spec, BufferPool& pool)
+  Chunk(const UnitRows& unit, std::int64_t first_row, std::int64_t end_row, const model::ModelSpec& spec,
+        BufferPool& pool)
       : rows(&unit),
         first(first_row),
-        count(std::min(kHeadRows, static_cast<std::int64_t>(unit.head_rows().size()) - first_row)),
+        count(end_row - first_row),
         hidden(pool.acquire(count * spec.hidden)),
         logits(pool.acquire(count * spec.vocab)),
         stats(static_cast<std::size_t>(count)) {
@@ -119,12 +120,26 @@ void Head::input_grad(const Chunk& chunk, float* dhidden) {
                 dx.data() + i * spec.hidden, static_cast<std::size_t>(spec.hidden) * sizeof(float));
 }
 
+namespace {
+
+// Ends of chunks of nearly equal size, each at most kHeadRows.
+std::int64_t count_chunks(std::int64_t rows) {
+  return (rows + kHeadRows - 1) / kHeadRows;
+}
+std::int64_t chunk_end(std::int64_t rows, std::int64_t chunk) {
+  return rows * (chunk + 1) / count_chunks(rows);
+}
+
+}  // namespace
+
 Result<void> Head::score(const UnitRows& rows, const float* hidden, float temperature,
                          std::span<TargetScore> scores) {
   const auto head_rows = static_cast<std::int64_t>(rows.head_rows().size());
-  for (std::int64_t first = 0; first < head_rows; first += kHeadRows) {
-    Chunk chunk(rows, first, model_->spec(), workspace_->pool);
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < count_chunks(head_rows); ++i) {
+    Chunk chunk(rows, first, chunk_end(head_rows, i), model_->spec(), workspace_->pool);
     RONDO_TRY(forward(chunk, hidden, temperature, scores));
+    first += chunk.count;
   }
   return {};
 }
@@ -140,8 +155,9 @@ Result<void> Head::score_and_grad(const UnitRows& rows, const float* hidden, flo
   // The chains of dw run through all chunks; of one chunk alone they need not be kept.
   BufferPool::Handle dw;
   if (head_rows > kHeadRows) dw = workspace_->pool.acquire(model_->layout()[head].count());
-  for (std::int64_t first = 0; first < head_rows; first += kHeadRows) {
-    Chunk chunk(rows, first, spec, workspace_->pool);
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < count_chunks(head_rows); ++i) {
+    Chunk chunk(rows, first, chunk_end(head_rows, i), spec, workspace_->pool);
     RONDO_TRY(forward(chunk, hidden, temperature, scores));
     logit_grads(chunk, temperature, scores, loss);
     input_grad(chunk, dhidden);
@@ -157,6 +173,7 @@ Result<void> Head::score_and_grad(const UnitRows& rows, const float* hidden, flo
                                                .r_begin = 0,
                                                .r_end = spec.vocab,
                                                .continue_chain = first > 0});
+    first += chunk.count;
   }
   return sum.add(head, 0, spec.vocab, dw.data());
 }

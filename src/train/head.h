@@ -15,8 +15,9 @@
 
 namespace rondo::train {
 
-/// Head rows whose logits are held at once.
-inline constexpr std::int64_t kHeadRows = 64;
+/// Head rows whose logits are held at once: enough that the projection, which is read for each chunk, is not
+/// what the time goes into.
+inline constexpr std::int64_t kHeadRows = 256;
 
 /// What the head says of one target.
 struct TargetScore {

@@ -18,8 +18,13 @@ namespace rondo::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr int kGroup = tile_panels(kTileRows);  // panels of a widened block
-constexpr int kBlockK = 64;                     // its length
-constexpr int kBlockRows = 96;                  // rows that pass over it: x of a row block stays in L2
+constexpr int kBlockRows = 192;                 // rows that pass over it: x of a row block stays in L2
+
+// The block's length. Many rows: as much as the first-level cache holds, so that sums seldom go through
+// memory. Few: short, for the first tile reads from memory, and the fetches that it sends over its end then
+// make up more of what the next first tile will read.
+constexpr std::int64_t kLongBlock = 192, kShortBlock = 64;
+constexpr std::int64_t kFewRows = 64;
 
 /// One call of matmul on weights of one storage type.
 template <class Stored>
@@ -41,8 +46,7 @@ class Matmul final {
     if (rows <= kTileRows)
       run_direct(rows);
     else
-      for (std::int64_t m = args_.row_begin; m < args_.row_end; m += kBlockRows)
-        run_blocked(m, std::min<std::int64_t>(kBlockRows, args_.row_end - m));
+      run_in_blocks(rows);
   }
 
  private:
@@ -69,6 +73,15 @@ class Matmul final {
     }
   }
 
+  // Row blocks of nearly equal height.
+  void run_in_blocks(std::int64_t rows) const {
+    const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const std::int64_t begin = rows * i / blocks;
+      run_blocked(args_.row_begin + begin, rows * (i + 1) / blocks - begin);
+    }
+  }
+
   // A stretch of k for a group of panels and the rows of a row block.
   struct Stretch {
     std::int64_t panel, panels;
@@ -81,18 +94,19 @@ class Matmul final {
   // Rows [first, first + rows), rows <= kBlockRows.
   void run_blocked(std::int64_t first, std::int64_t rows) const {
     alignas(64) float sums[kMaxChains * kBlockRows * kGroup * kPanel];
-    alignas(64) float block[kGroup * kBlockK * kPanel];
+    alignas(64) float block[kGroup * kLongBlock * kPanel];
+    const std::int64_t length = rows > kFewRows ? kLongBlock : kShortBlock;
     for (std::int64_t panel = args_.panel_begin; panel < args_.panel_end; panel += kGroup) {
       const std::int64_t panels = std::min<std::int64_t>(kGroup, args_.panel_end - panel);
       const std::int64_t size = rows * panels * kPanel;
       std::fill_n(sums, chains_ * size, 0.0f);
       for (const KSegment& segment : segments_) {
-        for (std::int64_t k = segment.begin; k < segment.end; k += kBlockK) {
-          const bool last = &segment == last_segment_ && k + kBlockK >= segment.end;
+        for (std::int64_t k = segment.begin; k < segment.end; k += length) {
+          const bool last = &segment == last_segment_ && k + length >= segment.end;
           multiply_block({.panel = panel,
                           .panels = panels,
                           .k = k,
-                          .count = std::min<std::int64_t>(kBlockK, segment.end - k),
+                          .count = std::min(length, segment.end - k),
                           .first = first,
                           .rows = rows,
                           .sums = sums + segment.chain * size,
@@ -104,42 +118,57 @@ class Matmul final {
     }
   }
 
-  // Tiles of nearly equal height. `all_sums` if this is the last stretch: each tile's rows are then finished
-  // while the next one is multiplied.
+  // Tiles of nearly equal height. `all_sums` if this is the last stretch: each tile's rows are then finished,
+  // by the tile itself if it can, while the next one is multiplied.
   void multiply_block(const Stretch& s, float* all_sums) const {
     const std::int64_t tiles = (s.rows + kTileRows - 1) / kTileRows;
     for (std::int64_t i = 0; i < tiles; ++i) {
       const std::int64_t begin = s.rows * i / tiles;
       const std::int64_t height = s.rows * (i + 1) / tiles - begin;
       const std::int64_t offset = begin * s.panels * kPanel;
+      const bool ends = all_sums != nullptr && can_end_in_tile(s);
       if (i == 0)
-        first_tile(s, height);
+        first_tile(s, height, ends);
       else
-        further_tile(s, begin, height);
-      if (all_sums != nullptr)
+        further_tile(s, begin, height, ends);
+      if (all_sums != nullptr && !ends)
         finish(all_sums + offset, s.rows * s.panels * kPanel, s.first + begin, height, s.panel, s.panels);
     }
   }
 
-  void first_tile(const Stretch& s, std::int64_t height) const {
-    find_tile<Stored, TileUse::kWiden>(height, s.panels)({.w = panel_data(s.panel) + s.k * kPanel,
-                                                          .panel_stride = cols_ * kPanel,
-                                                          .x = args_.x + s.first * args_.ldx + s.k,
-                                                          .ldx = args_.ldx,
-                                                          .count = s.count,
-                                                          .sums = s.sums,
-                                                          .widened = s.block,
-                                                          .widened_stride = kBlockK * kPanel});
+  // One chain, whole panels, and a stretch long enough to fetch y meanwhile.
+  bool can_end_in_tile(const Stretch& s) const {
+    return chains_ == 1 && (s.panel + s.panels) * kPanel <= args_.w->rows() && s.count > kShortBlock;
   }
 
-  void further_tile(const Stretch& s, std::int64_t begin, std::int64_t height) const {
-    find_tile<StoredF32, TileUse::kAgain>(height,
-                                          s.panels)({.w = s.block,
-                                                     .panel_stride = kBlockK * kPanel,
-                                                     .x = args_.x + (s.first + begin) * args_.ldx + s.k,
-                                                     .ldx = args_.ldx,
-                                                     .count = s.count,
-                                                     .sums = s.sums + begin * s.panels * kPanel});
+  // Of the tile whose first row is `row`.
+  TileResults results(const Stretch& s, std::int64_t row) const {
+    const std::int64_t at = row * args_.ldy + s.panel * kPanel;
+    return {args_.y + at, args_.residual == nullptr ? nullptr : args_.residual + at, args_.ldy};
+  }
+
+  void first_tile(const Stretch& s, std::int64_t height, bool ends) const {
+    TileOperands<Stored> tile = {.w = panel_data(s.panel) + s.k * kPanel,
+                                 .panel_stride = cols_ * kPanel,
+                                 .x = args_.x + s.first * args_.ldx + s.k,
+                                 .ldx = args_.ldx,
+                                 .count = s.count,
+                                 .sums = s.sums,
+                                 .widened = s.block,
+                                 .widened_stride = kLongBlock * kPanel};
+    if (ends) tile.results = results(s, s.first);
+    find_tile<Stored, TileUse::kWiden>(height, s.panels)(tile);
+  }
+
+  void further_tile(const Stretch& s, std::int64_t begin, std::int64_t height, bool ends) const {
+    TileOperands<StoredF32> tile = {.w = s.block,
+                                    .panel_stride = kLongBlock * kPanel,
+                                    .x = args_.x + (s.first + begin) * args_.ldx + s.k,
+                                    .ldx = args_.ldx,
+                                    .count = s.count,
+                                    .sums = s.sums + begin * s.panels * kPanel};
+    if (ends) tile.results = results(s, s.first + begin);
+    find_tile<StoredF32, TileUse::kAgain>(height, s.panels)(tile);
   }
 
   // Combines the chains, whose sums [rows][panels * 16] lie `stride` apart, and writes them to y.

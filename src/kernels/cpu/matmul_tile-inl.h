@@ -47,6 +47,13 @@ enum class TileUse {
   kAgain   // reads weights that are in cache
 };
 
+/// Where the chains of a tile end.
+struct TileResults {
+  float* y = nullptr;               // [rows][panels * 16], rows `ldy` apart; null: they do not end
+  const float* residual = nullptr;  // added, laid out like y; or null
+  std::int64_t ldy = 0;
+};
+
 /// Operands of a tile, over `count` consecutive k. Sums are [rows][panels * 16], 64-byte aligned.
 template <class Stored>
 struct TileOperands {
@@ -58,6 +65,7 @@ struct TileOperands {
   float* sums;
   float* widened = nullptr;  // kWiden: where to, one panel after the other
   std::int64_t widened_stride = 0;
+  TileResults results = {};  // if the chains end here; then nothing goes back to `sums`
 };
 
 // Steps [begin, end). `near`: elements from weights that are read to those that are fetched.
@@ -96,7 +104,29 @@ HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t 
   }
 }
 
-/// Continues the chains in `sums`.
+// The rest of the chains, and their results. Each row of y, which is seldom in cache, is fetched before it is
+// needed, one at a time.
+template <class Stored, TileUse kUse, int kRows, int kVectors>
+HWY_INLINE void finish_tile(const TileOperands<Stored>& tile, VF (&sums)[kRows][kVectors]) {
+  const F32 d;
+  const auto& [y, residual, ldy] = tile.results;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    for (int p = 0; p < kVectors / kPanelVectors; ++p) __builtin_prefetch(y + r * ldy + p * kPanel, 1, 3);
+    accumulate_steps<Stored, kUse>(tile, tile.count * r / kRows, tile.count * (r + 1) / kRows,
+                                   kNearSteps * kPanel, sums);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = r * ldy + v * kLanes;
+      const VF sum = sums[r][v];
+      hn::StoreU(residual == nullptr ? sum : hn::Add(hn::LoadU(d, residual + at), sum), d, y + at);
+    }
+  }
+}
+
+/// Continues the chains in `sums`, and finishes them if `results` says so (not in use kOnce).
 template <class Stored, TileUse kUse, int kRows, int kPanels>
 void accumulate_tile(const TileOperands<Stored>& tile) {
   constexpr int kVectors = kPanels * kPanelVectors;
@@ -112,6 +142,8 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
     constexpr std::int64_t kNear = kNearSteps * kPanel;
     accumulate_steps<Stored, kUse>(tile, 0, cut, kNear, sums);
     accumulate_steps<Stored, kUse>(tile, cut, tile.count, kNear + (kPanels - 1) * tile.panel_stride, sums);
+  } else if (tile.results.y != nullptr) {
+    return finish_tile<Stored, kUse, kRows, kVectors>(tile, sums);
   } else {
     accumulate_steps<Stored, kUse>(tile, 0, tile.count, kNearSteps * kPanel, sums);
   }

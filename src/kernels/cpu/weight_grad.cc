@@ -31,7 +31,7 @@ constexpr int kGradRows = 2;
 constexpr int kGradVectors = 16;
 #endif
 constexpr int kStrip = kGradVectors * kLanes;  // columns of a tile
-constexpr int kBlockM = 128;
+constexpr int kBlockM = 192;
 constexpr std::int64_t kBlockRows = std::int64_t{48} * kGradRows;  // of dw
 constexpr std::int64_t kBlockColumns = 576;
 
