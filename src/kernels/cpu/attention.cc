@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "kernels/cpu/lanes-inl.h"
 #include "kernels/cpu/math-inl.h"
@@ -32,11 +33,20 @@ struct Query {
   int visible(int block) const { return position - block * kAttentionBlock + 1; }
 };
 
+// Neighbours [begin, end) of a tile that see a block and hold it under one id. They see its slots [0, seen).
+struct Run {
+  std::int32_t id;
+  int begin, end;
+  int seen;
+};
+
 // Queries in the order of their rows, and their running result. Widths are rounded up to whole panels; the
 // columns in excess of head_dim are zero.
 struct Tile {
   int count = 0;
   Query queries[kTileQueries];
+  int run_count = 0;  // of the present block
+  Run runs[kTileQueries];
   alignas(64) float q[kTileQueries * kMaxHeadDim];
   alignas(64) float out[kTileQueries * kMaxHeadDim];
   alignas(64) float scores[kTileQueries * kAttentionBlock];
@@ -47,21 +57,18 @@ struct Tile {
   alignas(64) float keep[kTileQueries], take[kTileQueries];
 };
 
-// Calls body(block id, first query, end) for each stretch of neighbours that see `block` and hold it under
-// one id.
-template <class Body>
-void for_each_run(const Tile& tile, int block, const Body& body) {
-  for (int begin = 0; begin < tile.count;) {
-    if (tile.queries[begin].visible(block) <= 0) {
-      ++begin;
-      continue;
-    }
-    const std::int32_t id = tile.queries[begin].blocks[block];
-    int end = begin + 1;
-    while (end < tile.count && tile.queries[end].visible(block) > 0 && tile.queries[end].blocks[block] == id)
-      ++end;
-    body(id, begin, end);
-    begin = end;
+void find_runs(int block, Tile& tile) {
+  tile.run_count = 0;
+  for (int i = 0; i < tile.count; ++i) {
+    const Query& query = tile.queries[i];
+    const int visible = std::min(query.visible(block), kAttentionBlock);
+    if (visible <= 0) continue;
+    const std::int32_t id = query.blocks[block];
+    Run* last = tile.run_count == 0 ? nullptr : &tile.runs[tile.run_count - 1];
+    if (last == nullptr || last->end < i || last->id != id)
+      tile.runs[tile.run_count++] = {id, i, i + 1, visible};
+    else
+      *last = {id, last->begin, i + 1, std::max(last->seen, visible)};
   }
 }
 
@@ -90,28 +97,52 @@ void multiply_stored(LeftFactor a, const std::byte* stored, const std::byte* mea
   }
 }
 
-// Turns the scores of one query into exps, in place, with their maximum and sum. What it does not see becomes
-// 0; whole panels of that need no exps, for a sum of lanes that are not negative does not change by zeros.
-HWY_INLINE void block_softmax(float* scores, int visible, float* max, float* sum) {
+// Columns of `scores` that hold something: what a query sees, in whole panels.
+HWY_INLINE int seen_columns(int visible) {
+  return std::min(round_up(visible), kAttentionBlock);
+}
+
+HWY_INLINE float largest(const float* scores, int seen) {
   const F32 d;
-  const float lowest = -std::numeric_limits<float>::infinity();
-  const int seen = std::min(round_up(visible), kAttentionBlock);
-  for (int p = visible; p < seen; ++p) scores[p] = lowest;
-  VF top = hn::Set(d, lowest);
-  for (int p = 0; p < seen; p += kLanes) top = hn::Max(top, hn::Load(d, scores + p));
-  *max = hn::GetLane(hn::MaxOfLanes(d, top)) + 0.0F;
-  const VF m = hn::Set(d, *max);
+  VF top = hn::Load(d, scores);
+  for (int p = kLanes; p < seen; p += kLanes) top = hn::Max(top, hn::Load(d, scores + p));
+  return hn::GetLane(hn::MaxOfLanes(d, top)) + 0.0F;
+}
+
+HWY_INLINE void exps(float* scores, int seen, float max) {
+  const F32 d;
+  const VF m = hn::Set(d, max);
+  for (int p = 0; p < seen; p += kLanes) hn::Store(exp(hn::Sub(hn::Load(d, scores + p), m)), d, scores + p);
+}
+
+HWY_INLINE float sum_of(const float* exps, int seen) {
   Lanes16 total;
-  for (int p = 0; p < seen; p += kPanel) {
-    for (int j = 0; j < kPanelVectors; ++j) {
-      float* at = scores + p + j * kLanes;
-      const VF e = exp(hn::Sub(hn::Load(d, at), m));
-      hn::Store(e, d, at);
-      total.v[j] = hn::Add(total.v[j], e);
-    }
+  for (int p = 0; p < seen; p += kPanel)
+    for (int j = 0; j < kPanelVectors; ++j)
+      total.v[j] = hn::Add(total.v[j], hn::Load(F32(), exps + p + j * kLanes));
+  return total.combine();
+}
+
+// Turns the scores of queries [begin, end) into exps, in place, with their maxima and sums. What a query does
+// not see becomes 0; whole panels of that need no exps, for a sum of lanes that are not negative does not
+// change by zeros. Step by step for all queries: what one step does for a query waits for little, so that the
+// processor works on several.
+void block_softmax(int block, int begin, int end, Tile& tile) {
+  for (int i = begin; i < end; ++i) {
+    const int visible = tile.queries[i].visible(block);
+    float* scores = tile.scores + i * kAttentionBlock;
+    for (int p = visible; p < seen_columns(visible); ++p) scores[p] = -std::numeric_limits<float>::infinity();
+    tile.block_max[i] = largest(scores, seen_columns(visible));
   }
-  std::fill(scores + seen, scores + kAttentionBlock, 0.0F);
-  *sum = total.combine();
+  for (int i = begin; i < end; ++i) {
+    const int seen = seen_columns(tile.queries[i].visible(block));
+    float* scores = tile.scores + i * kAttentionBlock;
+    exps(scores, seen, tile.block_max[i]);
+    std::fill(scores + seen, scores + kAttentionBlock, 0.0F);
+  }
+  for (int i = begin; i < end; ++i)
+    tile.block_sum[i] =
+        sum_of(tile.scores + i * kAttentionBlock, seen_columns(tile.queries[i].visible(block)));
 }
 
 // Weights of the results so far and of the present block, and the new running maximum and sum. A query that
@@ -133,31 +164,22 @@ void combine(Tile& tile, bool first) {
   }
 }
 
-// Slots of `block` that some query of [begin, end) sees.
-int seen_slots(const Tile& tile, int block, int begin, int end) {
-  int seen = 0;
-  for (int i = begin; i < end; ++i) seen = std::max(seen, tile.queries[i].visible(block));
-  return std::min(seen, kAttentionBlock);
-}
-
 // All runs' keys are read, then all runs' values: while the keys of one are, its values are fetched.
 template <class Stored>
 void weigh_block(const AttentionArgs& args, int block, Tile& tile) {
   const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
-  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
-    const StoreScaled out = {tile.scores + begin * kAttentionBlock, kAttentionBlock, args.scale};
-    multiply_stored<Stored>({tile.q + begin * width, width, 1}, args.kv->keys(id, args.kv_head),
-                            args.kv->values(id, args.kv_head),
-                            {.rows = end - begin,
-                             .cols = round_up(seen_slots(tile, block, begin, end)),
+  for (const Run& run : std::span(tile.runs, static_cast<std::size_t>(tile.run_count))) {
+    const StoreScaled out = {tile.scores + run.begin * kAttentionBlock, kAttentionBlock, args.scale};
+    multiply_stored<Stored>({tile.q + run.begin * width, width, 1}, args.kv->keys(run.id, args.kv_head),
+                            args.kv->values(run.id, args.kv_head),
+                            {.rows = run.end - run.begin,
+                             .cols = round_up(run.seen),
                              .stored_cols = kAttentionBlock,
                              .depth = head_dim},
                             tile.wide, out);
-    for (int i = begin; i < end; ++i)
-      block_softmax(tile.scores + i * kAttentionBlock, tile.queries[i].visible(block), tile.block_max + i,
-                    tile.block_sum + i);
-  });
+    block_softmax(block, run.begin, run.end, tile);
+  }
 }
 
 // While the values of a run are read, the keys of its next block are fetched.
@@ -165,25 +187,24 @@ template <class Stored>
 void sum_block(const AttentionArgs& args, int block, Tile& tile) {
   const int head_dim = args.kv->head_dim;
   const int width = round_up(head_dim);
-  for_each_run(tile, block, [&](std::int32_t id, int begin, int end) {
-    const Query& last = tile.queries[end - 1];
+  for (const Run& run : std::span(tile.runs, static_cast<std::size_t>(tile.run_count))) {
+    const Query& last = tile.queries[run.end - 1];
     const bool goes_on = last.visible(block + 1) > 0;
-    const Combine out = {tile.out + begin * width, width, tile.keep + begin, tile.take + begin};
-    multiply_stored<Stored>({tile.scores + begin * kAttentionBlock, kAttentionBlock, 1},
-                            args.kv->values(id, args.kv_head),
-                            goes_on ? args.kv->keys(last.blocks[block + 1], args.kv_head) : nullptr,
-                            {.rows = end - begin,
-                             .cols = width,
-                             .stored_cols = head_dim,
-                             .depth = seen_slots(tile, block, begin, end)},
-                            tile.wide, out);
-  });
+    const Combine out = {tile.out + run.begin * width, width, tile.keep + run.begin, tile.take + run.begin};
+    multiply_stored<Stored>(
+        {tile.scores + run.begin * kAttentionBlock, kAttentionBlock, 1},
+        args.kv->values(run.id, args.kv_head),
+        goes_on ? args.kv->keys(last.blocks[block + 1], args.kv_head) : nullptr,
+        {.rows = run.end - run.begin, .cols = width, .stored_cols = head_dim, .depth = run.seen}, tile.wide,
+        out);
+  }
 }
 
 template <class Stored>
 void add_block(const AttentionArgs& args, int block, Tile& tile) {
   std::fill_n(tile.block_max, kTileQueries, -std::numeric_limits<float>::infinity());
   std::fill_n(tile.block_sum, kTileQueries, 0.0F);
+  find_runs(block, tile);
   weigh_block<Stored>(args, block, tile);
   combine(tile, block == 0);
   sum_block<Stored>(args, block, tile);

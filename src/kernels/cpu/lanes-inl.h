@@ -53,11 +53,28 @@ struct Lanes16 {
   }
   /// The fixed tree of op_table.h.
   HWY_INLINE float combine() const {
-    alignas(64) float lanes[kReduceLanes];
-    for (int i = 0; i < kPanelVectors; ++i) hn::Store(v[i], F32(), lanes + i * kLanes);
-    for (int width = kReduceLanes / 2; width > 0; width /= 2)
-      for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
-    return lanes[0];
+    VF lanes[kPanelVectors];
+    for (int i = 0; i < kPanelVectors; ++i) lanes[i] = v[i];
+#pragma GCC unroll 4
+    for (int width = kPanelVectors / 2; width > 0; width /= 2)
+      for (int i = 0; i < width; ++i) lanes[i] = hn::Add(lanes[i], lanes[i + width]);
+    return add_halves(F32(), lanes[0]);
+  }
+
+ private:
+  template <class D, class V>
+  static HWY_INLINE float add_halves([[maybe_unused]] D d, V sum) {
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (hn::MaxLanes(d) > 4) {
+      const hn::Half<D> half;
+      return add_halves(half, hn::Add(hn::LowerHalf(half, sum), hn::UpperHalf(half, sum)));
+    } else {
+      const auto pairs = hn::Add(sum, hn::Shuffle1032(sum));
+      return hn::GetLane(hn::Add(pairs, hn::Shuffle2301(pairs)));
+    }
+#else
+    return hn::GetLane(sum);
+#endif
   }
 };
 
