@@ -73,7 +73,7 @@ bool changes_no_result(const std::string& key, const Config& config) {
   static const std::vector<std::string> kKeys = {
       "rollout.chunk_tokens",       "rollout.disk_kv_folder",    "rollout.disk_kv_memory",
       "rollout.host_kv_memory",     "rollout.input_log",         "rollout.instance_timeout_s",
-      "rollout.instances",          "rollout.length_quantile",   "rollout.max_spread",
+      "rollout.instances",          "rollout.length_misses",     "rollout.max_spread",
       "rollout.move_threshold",     "rollout.over_issue",        "rollout.policy",
       "rollout.prefetch_responses", "rollout.starvation_period", "rollout.timeline",
       "train.activation_memory",    "trainer.kernel_target",     "trainer.log_rollouts",

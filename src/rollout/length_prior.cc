@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numbers>
 
 #include "base/check.h"
@@ -104,6 +103,41 @@ double cautious_rho(const Variation& sums) {
   return std::clamp(rho - error, 0.0, kMaxRho);
 }
 
+// What is known of the mean of a group's log lengths.
+struct GroupMean {
+  double log_mean = 0.0;
+  double variance = 0.0;  // of one response around it
+  double weight = 0.0;    // in responses
+};
+
+// Newton's method from below: the slope of the log likelihood is convex and falls, so no step goes too far.
+GroupMean mean_of_group(const LengthPrior& prior, std::span<const std::int32_t> finished,
+                        std::span<const std::int32_t> unfinished) {
+  constexpr double kUninformative = 4.0;  // standard deviations below the mean
+  constexpr int kMostRounds = 8;
+  constexpr double kCloseEnough = 1e-4;          // of a log length
+  const double rho = std::max(prior.rho, 1e-6);  // 0 would make the prior's weight infinite
+  const double sigma = std::max(prior.sigma, kMinSigma) * std::sqrt(1.0 - rho);
+  const double prior_weight = (1.0 - rho) / rho;
+  double sum = prior_weight * prior.log_median;
+  for (const std::int32_t tokens : finished) sum += std::log(tokens);
+  const double known = prior_weight + static_cast<double>(finished.size());
+  GroupMean mean{.log_mean = sum / known, .variance = sigma * sigma, .weight = known};
+  for (int round = 0; round < kMostRounds; ++round) {
+    double slope = sum - known * mean.log_mean;
+    mean.weight = known;
+    for (const std::int32_t tokens : unfinished) {
+      if (tokens < 1 || std::log(tokens) < mean.log_mean - kUninformative * sigma) continue;
+      const Normal value = beyond({mean.log_mean, mean.variance}, std::log(tokens));
+      slope += value.mean - mean.log_mean;
+      mean.weight += 1.0 - value.variance / mean.variance;
+    }
+    mean.log_mean += slope / mean.weight;
+    if (slope < kCloseEnough * mean.weight) break;
+  }
+  return mean;
+}
+
 }  // namespace
 
 Result<void> check(const LengthPrior& prior) {
@@ -149,28 +183,22 @@ LengthPrior learn(const LengthPrior& before, const LengthSample& sample) {
           .weight = fresh + old};
 }
 
-GroupForecast forecast(const LengthPrior& prior, double quantile_z, std::span<const std::int32_t> finished,
-                       std::span<std::int32_t> unfinished) {
-  // A group's log mean is the prior's with the weight of k responses; rho = 0 makes k infinite.
-  const double rho = std::max(prior.rho, 1e-6);
-  const double k = (1.0 - rho) / rho;
-  double sum = k * prior.log_median;
-  double count = k;
-  for (const std::int32_t tokens : finished) sum += std::log(tokens);
-  count += static_cast<double>(finished.size());
-  std::ranges::sort(unfinished, std::greater{});
-  for (const std::int32_t tokens : unfinished) {
-    if (tokens < 1 || std::log(tokens) <= sum / count) break;
-    sum += std::log(tokens);
-    count += 1.0;
+double normal_bound(double share) {
+  RONDO_CHECK(share > 0.0 && share <= 0.5);
+  double low = 0.0;
+  double high = 40.0;  // beyond it no double is left
+  for (int i = 0; i < 60; ++i) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(middle / std::numbers::sqrt2) > share ? low : high) = middle;
   }
-  const double m = sum / count;
-  const double s = prior.sigma * std::sqrt(1.0 - rho);
-  const double upper = m + quantile_z * s * std::sqrt(1.0 + 1.0 / count);
-  const auto tokens = [](double log) {
-    return static_cast<std::int64_t>(std::llround(std::min(std::exp(log), kLargestLength)));
-  };
-  return {.upper_tokens = std::max<std::int64_t>(1, tokens(upper)), .revise_above = tokens(m)};
+  return 0.5 * (low + high);
+}
+
+std::int64_t upper_length(const LengthPrior& prior, double z, std::span<const std::int32_t> finished,
+                          std::span<const std::int32_t> unfinished) {
+  const GroupMean mean = mean_of_group(prior, finished, unfinished);
+  const double upper = mean.log_mean + z * std::sqrt(mean.variance) * std::sqrt(1.0 + 1.0 / mean.weight);
+  return std::max<std::int64_t>(1, std::llround(std::min(std::exp(upper), kLargestLength)));
 }
 
 }  // namespace rondo::rollout

@@ -30,8 +30,8 @@ Result<LengthPrior> parse_length_prior(std::string_view json);
 /// kDataLoss if the numbers are no prior of responses, whatever wrote them.
 Result<void> check(const LengthPrior& prior);
 
-/// Beyond this a group's first response would settle its forecast.
-inline constexpr double kMaxRho = 0.9;
+/// Beyond this a group's first response would settle what is expected of the others.
+inline constexpr double kMaxRho = 0.97;
 
 /// The finished lengths of one step, group by group.
 ///
@@ -68,16 +68,18 @@ LengthSample sample_of(std::span<const GroupSpec> groups);
 /// the scheduler trust one short sibling. Unchanged if the sample has fewer than 2 groups of 2 responses.
 LengthPrior learn(const LengthPrior& before, const LengthSample& sample);
 
-/// What is expected of a group's unfinished responses.
-struct GroupForecast {
-  std::int64_t upper_tokens = 0;  // a high quantile of their length
-  std::int64_t revise_above = 0;  // the median; an unfinished response beyond it is news
-};
+/// How many standard deviations above its mean a normal goes with a probability of `share`, in (0, 0.5].
+double normal_bound(double share);
 
-/// Quantile m + quantile_z * s * sqrt(1 + 1/(n + k)) in logs, where k = (1 - rho)/rho, s = sigma *
-/// sqrt(1 - rho), and m is the mean of the group's n known logs shrunk to the prior's: those of `finished`,
-/// and of `unfinished` as far as they are beyond m, longest first. Sorts `unfinished`.
-GroupForecast forecast(const LengthPrior& prior, double quantile_z, std::span<const std::int32_t> finished,
-                       std::span<std::int32_t> unfinished);
+/// The length that a group's unfinished responses exceed with no more than the share that `z` stands for:
+/// exp(m + z * s * sqrt(1 + 1/n)), at least 1.
+///
+/// s = sigma * sqrt(1 - rho), and m is the likeliest mean of the group's logs: normal around the prior's,
+/// known from `finished` exactly and from `unfinished` as being beyond what these have generated. So the
+/// first to finish, the shortest of the group, does not pass for typical. n counts what m rests on: (1 -
+/// rho)/rho for the prior, 1 per finished response, up to 1 per unfinished one, the more the further beyond m
+/// it is.
+std::int64_t upper_length(const LengthPrior& prior, double z, std::span<const std::int32_t> finished,
+                          std::span<const std::int32_t> unfinished);
 
 }  // namespace rondo::rollout

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 #include <vector>
 
 #include "rollout/length_model.h"
@@ -84,7 +86,7 @@ TEST(LengthPriorTest, SurvivesItsText) {
   EXPECT_EQ(*parse_length_prior(length_prior_json(prior)), prior);
   EXPECT_EQ(*parse_length_prior(length_prior_json({})), LengthPrior{});
   for (const char* bad : {"", "[]", "{}", R"({"log_median": 1, "sigma": 1, "rho": 0.5})",
-                          R"({"log_median": 1, "sigma": 1, "rho": 0.95, "weight": 1})",
+                          R"({"log_median": 1, "sigma": 1, "rho": 0.98, "weight": 1})",
                           R"({"log_median": 1, "sigma": -1, "rho": 0.5, "weight": 1})",
                           R"({"log_median": 1e308, "sigma": 1, "rho": 0.5, "weight": 1})",
                           R"({"log_median": 1, "sigma": 1, "rho": 0.5, "weight": -1})",
@@ -95,27 +97,78 @@ TEST(LengthPriorTest, SurvivesItsText) {
   }
 }
 
-TEST(LengthPriorTest, ForecastShrinksToThePrior) {
-  // rho = 1/2: the prior weighs as much as one response.
-  const LengthPrior prior{.log_median = std::log(100.0), .sigma = 1.0, .rho = 0.5, .weight = 10};
-  std::vector<std::int32_t> none;
-  const GroupForecast unknown = forecast(prior, 2.0, {}, none);
-  EXPECT_EQ(unknown.revise_above, 100);
-  EXPECT_EQ(unknown.upper_tokens, static_cast<std::int64_t>(std::ceil(100.0 * std::exp(2.0))));
-  const std::vector<std::int32_t> finished = {400};
-  const GroupForecast known = forecast(prior, 2.0, finished, none);
-  EXPECT_NEAR(static_cast<double>(known.revise_above), 200, 1);
-  const double width = 2.0 * std::sqrt(0.5) * std::sqrt(1.5);
-  EXPECT_NEAR(static_cast<double>(known.upper_tokens), 200 * std::exp(width), 1);
+TEST(LengthPriorTest, NormalBoundIsTheUpperQuantile) {
+  EXPECT_NEAR(normal_bound(0.5), 0.0, 1e-9);
+  EXPECT_NEAR(normal_bound(0.158655253931), 1.0, 1e-9);
+  EXPECT_NEAR(normal_bound(0.001349898032), 3.0, 1e-9);
+  EXPECT_NEAR(normal_bound(9.865876450e-10), 6.0, 1e-8);
 }
 
-TEST(LengthPriorTest, UnfinishedResponsesCountOnceTheyAreBeyondTheMedian) {
-  const LengthPrior prior{.log_median = std::log(100.0), .sigma = 1.0, .rho = 0.5, .weight = 10};
-  std::vector<std::int32_t> below = {99, 0, 50};
-  EXPECT_EQ(forecast(prior, 2.0, {}, below).revise_above, 100);
-  // 400 lifts the median to 200; 150 is then below it.
-  std::vector<std::int32_t> above = {150, 400};
-  EXPECT_NEAR(static_cast<double>(forecast(prior, 2.0, {}, above).revise_above), 200, 1);
+// rho = 1/2: the prior weighs as much as one response.
+constexpr LengthPrior kHalf{.log_median = 5.0, .sigma = 1.0, .rho = 0.5, .weight = 10};
+
+TEST(LengthPriorTest, UpperLengthShrinksToThePrior) {
+  const double median = std::exp(5.0);
+  EXPECT_EQ(upper_length(kHalf, 0.0, {}, {}), std::llround(median));
+  EXPECT_EQ(upper_length(kHalf, 2.0, {}, {}), std::llround(median * std::exp(2.0)));
+  const std::vector<std::int32_t> finished = {400};
+  const double width = 2.0 * std::sqrt(0.5) * std::sqrt(1.5);
+  EXPECT_EQ(upper_length(kHalf, 2.0, finished, {}),
+            std::llround(std::sqrt(median * 400.0) * std::exp(width)));
+}
+
+// The log mean of the greatest likelihood, by trying them all.
+double likeliest_mean(const LengthPrior& prior, const std::vector<std::int32_t>& finished,
+                      const std::vector<std::int32_t>& unfinished) {
+  const double s = prior.sigma * std::sqrt(1.0 - prior.rho);
+  const double k = (1.0 - prior.rho) / prior.rho;
+  double best = 0.0;
+  double most = -1e300;
+  for (double m = 0.0; m < 12.0; m += 0.0005) {
+    double log_likelihood = -0.5 * k * std::pow((m - prior.log_median) / s, 2);
+    for (const std::int32_t tokens : finished)
+      log_likelihood -= 0.5 * std::pow((std::log(tokens) - m) / s, 2);
+    for (const std::int32_t tokens : unfinished) {
+      if (tokens > 0)
+        log_likelihood += std::log(0.5 * std::erfc((std::log(tokens) - m) / s / std::sqrt(2.0)));
+    }
+    if (log_likelihood > most) best = m;
+    most = std::max(most, log_likelihood);
+  }
+  return best;
+}
+
+TEST(LengthPriorTest, UpperLengthRestsOnTheLikeliestMean) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 20; ++trial) {
+    const double rho = 0.1 + 0.8 * static_cast<double>(trial) / 20.0;
+    const LengthPrior prior{.log_median = 6.0, .sigma = 0.8, .rho = rho, .weight = 10};
+    std::vector<std::int32_t> finished(random() % 4);
+    std::vector<std::int32_t> unfinished(random() % 6);
+    for (std::int32_t& tokens : finished) tokens = static_cast<std::int32_t>(100 + random() % 900);
+    for (std::int32_t& tokens : unfinished) tokens = static_cast<std::int32_t>(random() % 1000);
+    const double log_mean = std::log(static_cast<double>(upper_length(prior, 0.0, finished, unfinished)));
+    // Rounding to a token, the grid, and what is left out of responses far below the mean.
+    EXPECT_NEAR(log_mean, likeliest_mean(prior, finished, unfinished), 0.007) << trial;
+  }
+}
+
+TEST(LengthPriorTest, TheFirstToFinishIsNotTypical) {
+  const std::vector<std::int32_t> finished = {50};
+  const std::vector<std::int32_t> behind(7, 0);
+  const std::vector<std::int32_t> level(7, 50);
+  const std::int64_t alone = upper_length(kHalf, 3.0, finished, behind);
+  EXPECT_EQ(alone, upper_length(kHalf, 3.0, finished, {}));
+  EXPECT_GT(static_cast<double>(upper_length(kHalf, 0.0, finished, level)),
+            1.3 * static_cast<double>(upper_length(kHalf, 0.0, finished, behind)));
+}
+
+TEST(LengthPriorTest, EqualAndAbsurdLengthsGiveFiniteBounds) {
+  const LengthPrior equal{.log_median = 5.0, .sigma = 0.0, .rho = 0.0, .weight = 10};
+  const std::vector<std::int32_t> far = {1 << 30};
+  EXPECT_GT(upper_length(equal, 5.0, {}, far), 148);
+  EXPECT_LE(upper_length(equal, 5.0, far, far), 1'000'000'000);
+  EXPECT_EQ(upper_length({.log_median = -50.0, .sigma = 1.0, .rho = 0.5, .weight = 1}, 1.0, {}, {}), 1);
 }
 
 }  // namespace

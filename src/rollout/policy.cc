@@ -33,8 +33,8 @@ std::int64_t seer(const Request& request, const Group& group) {
   return kAfterProbes - estimate;
 }
 
-// Most left to do first, where the end is taken to be late: a high quantile of the group's lengths, or a
-// third more than there is. Without anything learned: probes, then the least generated.
+// Most left to do first, where the end is taken to be late: what hardly any response of the step goes beyond,
+// or a third more than there is. Without anything learned: probes, then the least generated.
 std::int64_t seer_plus(const Request& request, const Group& group) {
   if (group.upper_tokens == 0) return (request.is_probe ? 0 : kAfterProbes) + request.generated;
   const std::int64_t grown = std::int64_t{request.generated} * 13 / 10;

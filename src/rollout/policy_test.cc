@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "rollout/scheduler_fixture.h"
@@ -50,7 +51,8 @@ TEST_F(PolicyTest, SeerExpectsWhatEarlierEpochsHadUntilASiblingEnds) {
 
 TEST_F(PolicyTest, SeerPlusCountsPastResponsesLikeFinishedSiblings) {
   const LengthPrior prior{.log_median = 5.0, .sigma = 1.0, .rho = 0.5, .weight = 10.0};
-  make({.policy = Policy::kSeerPlus, .length_quantile = 1.0}, {}, prior);
+  // Of 6 responses, counted as 8, 16 %: one standard deviation.
+  make({.policy = Policy::kSeerPlus, .length_misses = 1.27}, {}, prior);
   add_instance(0);
   add(with_past(group(0, 2), {40, 40, 40}));
   add(group(1, 2));
@@ -133,6 +135,48 @@ TEST_F(PolicyTest, SeerPlusServesMostRemainingByTheGroupsForecast) {
   chunk_done(11, 90);
   chunk_done(12, 80);
   EXPECT_EQ(serve_all(), (Order{12, 11, 2}));
+}
+
+TEST_F(PolicyTest, SeerPlusLearnsFromEveryChunkOfASibling) {
+  make({.policy = Policy::kSeerPlus, .length_misses = 1.27}, {},
+       {.log_median = 4.0, .sigma = 0.5, .rho = 0.5, .weight = 10.0});
+  add_instance(0);
+  add(group(0, 4));
+  serve_all();
+  const std::int64_t& upper = scheduler_->requests()[GroupSlot(0)].upper_tokens;
+  finish(0, 20);
+  const std::int64_t after_the_shortest = upper;
+  // Still below the median of 55, and yet these have not ended at 20.
+  for (const int request : {1, 2, 3}) {
+    const std::int64_t before = upper;
+    chunk_done(request, 40);
+    EXPECT_GT(upper, before);
+  }
+  EXPECT_GT(upper, after_the_shortest * 5 / 4);
+}
+
+TEST_F(PolicyTest, SeerPlusAllowsForMoreTheMoreResponsesAStepHas) {
+  make({.policy = Policy::kSeerPlus}, {}, {.log_median = 4.0, .sigma = 0.5, .rho = 0.5, .weight = 10.0});
+  add_instance(0);
+  const auto upper = [&](int slot) { return scheduler_->requests()[GroupSlot(slot)].upper_tokens; };
+  add(group(0, 4));
+  // Quantiles 1 - 1/4 and 1 - 1/16; equal groups do not differ by when they came.
+  EXPECT_EQ(upper(0), std::llround(std::exp(4.0 + 0.5 * 0.674490)));
+  for (int g = 1; g < 4; ++g) add(group(g, 4));
+  for (int g = 0; g < 4; ++g) EXPECT_EQ(upper(g), std::llround(std::exp(4.0 + 0.5 * 1.534121)));
+  // Finished ones still count, until a new version begins.
+  serve_all();
+  for (int g = 0; g < 4; ++g) {
+    for (int i = 0; i < 4; ++i) finish(10 * g + i, 20 + 10 * g + i);
+  }
+  add(group(4, 4));
+  const int slot = scheduler_->requests().find(GroupId(4))->value();
+  EXPECT_EQ(upper(slot), std::llround(std::exp(4.0 + 0.5 * 1.862732)));  // 20 count as 32
+  scheduler_->new_policy_version();
+  const LengthPrior& learned = scheduler_->prior();
+  EXPECT_EQ(upper(slot),
+            std::llround(std::exp(learned.log_median + learned.sigma * 0.674490 * std::sqrt(1 - learned.rho) *
+                                                           std::sqrt(1 / (1 - learned.rho)))));
 }
 
 TEST_F(PolicyTest, TheLongestWaitingIsServedOnceAPeriod) {

@@ -40,8 +40,7 @@ struct Group {
   std::int32_t longest_true = 0;      // tokens; 0: unknown
   std::int32_t longest_past = 0;      // tokens, of an earlier epoch; 0: unknown
   std::vector<std::int32_t> past_lengths = {};
-  std::int64_t upper_tokens = 0;  // a high quantile of its lengths, from a LengthPrior; 0: none
-  std::int64_t revise_above = 0;  // a sample longer than this changes upper_tokens
+  std::int64_t upper_tokens = 0;  // what its samples hardly exceed, from a LengthPrior; 0: unknown
   InstanceId instance = {};       // of a policy that keeps groups together; invalid: not placed yet
 };
 

@@ -41,12 +41,12 @@ Result<void> Scheduler::Config::validate() const {
         "chunk_tokens ({}) and max_spread ({}) must not be negative, nor move_threshold ({}) below {}",
         chunk_tokens, max_spread, move_threshold, kMeasured);
   }
-  if (starvation_period < 2 || over_issue < 1.0 || length_quantile < 0.0) {
+  if (starvation_period < 2 || over_issue < 1.0 || length_misses <= 0.0) {
     return fail(
         Code::kInvalidArgument,
-        "starvation_period ({}) must be at least 2, over_issue ({}) at least 1, length_quantile ({}) at "
-        "least 0",
-        starvation_period, over_issue, length_quantile);
+        "starvation_period ({}) must be at least 2, over_issue ({}) at least 1, length_misses ({}) more "
+        "than 0",
+        starvation_period, over_issue, length_misses);
   }
   return {};
 }
@@ -142,11 +142,12 @@ Result<void> Scheduler::add_group(const GroupSpec& spec) {
   RONDO_ASSIGN(const GroupSlot slot, table_.add(spec));
   ++version_;
   ledger_.add_group(slot, spec.prompt_tokens);
-  revise_forecast(slot);
   for (const RequestSlot member : table_.members(slot)) {
     ledger_.add_request(member, slot);
     enqueue(member);
   }
+  const bool revises_all = count_requests(num_requests_ + std::ssize(spec.samples));
+  if (learns_lengths()) revises_all ? revise_upper_lengths() : revise_upper_length(slot);
   return {};
 }
 

@@ -1,5 +1,7 @@
 // Scheduler: what happens, applied to the state. Planning is in scheduler.cc.
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -62,10 +64,7 @@ void Scheduler::chunk_done(RequestId id, std::int32_t new_tokens) {
   const std::int32_t computed = table_[request.group].prompt_tokens + request.generated - 1;
   ledger_.prompt_computed(slot);
   ledger_.park(slot, computed, private_blocks(request, computed), request.priority);
-  if (rules_->learns_lengths && request.generated > table_[request.group].revise_above) {
-    revise_forecast(request.group);
-    reprioritize(request.group);
-  }
+  if (learns_lengths()) revise_upper_length(request.group);
 }
 
 void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
@@ -85,8 +84,7 @@ void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
   ++group.num_finished;
   group.longest_finished = std::max(group.longest_finished, total_tokens);
   if (group.num_finished < group.num_samples) {
-    revise_forecast(group_slot);
-    reprioritize(group_slot);
+    learns_lengths() ? revise_upper_length(group_slot) : reprioritize(group_slot);
     return;
   }
   ++stats_.finished_groups;
@@ -110,17 +108,32 @@ void Scheduler::remove_group(GroupSlot slot) {
   table_.remove(slot);
 }
 
-void Scheduler::revise_forecast(GroupSlot slot) {
-  if (!rules_->learns_lengths || prior_.weight == 0.0) return;
+bool Scheduler::count_requests(std::int64_t num_requests) {
+  num_requests_ = num_requests;
+  // In powers of two, so that a step that is filled group by group changes it a few times in all.
+  const auto rounded = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(num_requests)));
+  const double share = std::clamp(config_.length_misses / rounded, std::numeric_limits<double>::min(), 0.5);
+  const double z = normal_bound(share);
+  return std::exchange(length_bound_, z) != z;
+}
+
+void Scheduler::revise_upper_lengths() {
+  for (const auto& [id, slot] : table_.groups()) revise_upper_length(slot);
+}
+
+void Scheduler::revise_upper_length(GroupSlot slot) {
+  table_[slot].upper_tokens = upper_length_of(slot);
+  reprioritize(slot);
+}
+
+std::int64_t Scheduler::upper_length_of(GroupSlot slot) const {
   std::vector<std::int32_t> finished = table_[slot].past_lengths;
   std::vector<std::int32_t> unfinished;
   for (const RequestSlot member : table_.members(slot)) {
     const Request& request = table_[member];
     (request.state == RequestState::kFinished ? finished : unfinished).push_back(request.generated);
   }
-  const GroupForecast result = forecast(prior_, config_.length_quantile, finished, unfinished);
-  table_[slot].upper_tokens = result.upper_tokens;
-  table_[slot].revise_above = result.revise_above;
+  return upper_length(prior_, length_bound_, finished, unfinished);
 }
 
 void Scheduler::reprioritize(GroupSlot slot) {
@@ -146,10 +159,8 @@ void Scheduler::new_policy_version() {
   }
   prior_ = learn(prior_, sample);
   finished_lengths_.clear();
-  for (const auto& [id, slot] : table_.groups()) {
-    revise_forecast(slot);
-    reprioritize(slot);
-  }
+  count_requests(queue_.size());
+  if (learns_lengths()) revise_upper_lengths();
 }
 
 std::vector<RequestId> Scheduler::abandon() {
@@ -193,6 +204,10 @@ void Scheduler::check_invariants() const {
   queue_.check_invariants();
   ledger_.check_invariants(reserves());
   check_requests();
+  if (!learns_lengths()) return;
+  for (const auto& [id, slot] : table_.groups()) {
+    RONDO_CHECK_EQ(table_[slot].upper_tokens, upper_length_of(slot));
+  }
 }
 
 void Scheduler::check_requests() const {
