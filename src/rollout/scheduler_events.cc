@@ -122,8 +122,8 @@ void Scheduler::revise_upper_lengths() {
 }
 
 void Scheduler::revise_upper_length(GroupSlot slot) {
-  table_[slot].upper_tokens = upper_length_of(slot);
-  reprioritize(slot);
+  const std::int64_t upper = upper_length_of(slot);
+  if (std::exchange(table_[slot].upper_tokens, upper) != upper) reprioritize(slot);
 }
 
 std::int64_t Scheduler::upper_length_of(GroupSlot slot) const {
