@@ -43,6 +43,8 @@ TEST(ConfigTest, MistypedKeyNamesTheNearest) {
   EXPECT_THAT(load_error({"rollout.temprature=1"}), HasSubstr("rollout.temperature"));
   EXPECT_THAT(load_error({"trainer.save_frequency=1"}), HasSubstr("trainer.save_freq"));
   EXPECT_THAT(load_error({"reward.function=exactmatch"}), HasSubstr("exact_match"));
+  EXPECT_THAT(load_error({"rollout.length_quantile=5"}),
+              HasSubstr("unknown key 'rollout.length_quantile'; did you mean 'rollout.length_misses'?"));
 }
 
 TEST(ConfigTest, SectionsValidateThemselves) {
@@ -51,6 +53,8 @@ TEST(ConfigTest, SectionsValidateThemselves) {
   EXPECT_THAT(load_error({"reward.format_score=1"}), HasSubstr("format_score"));
   EXPECT_THAT(load_error({"data.train_batch_size=0"}), HasSubstr("data.train_batch_size"));
   EXPECT_THAT(load_error({"rollout.top_p=0"}), HasSubstr("rollout.top_p"));
+  EXPECT_THAT(load_error({"rollout.length_misses=0"}),
+              HasSubstr("rollout.length_misses must be a number > 0"));
 }
 
 TEST(ConfigTest, MiniBatchDividesTheBatch) {

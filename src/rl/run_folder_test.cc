@@ -117,6 +117,18 @@ TEST_F(RunFolderTest, LogsAreCutToTheCheckpoint) {
   EXPECT_THAT(names("rollouts"), ElementsAre("step_1.jsonl", "step_2.jsonl"));
 }
 
+TEST_F(RunFolderTest, SettingsOfAnOlderVersionAreNoObstacle) {
+  { open(); }
+  make_checkpoint("global_step_2", true);
+  ASSERT_TRUE(write_file_durable(root_ / "config.toml", "[rollout]\nlength_quantile = 5.0\n"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(open().first_step(), 3);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("config.toml:2: unknown key 'rollout.length_quantile'; did you mean "
+                        "'rollout.length_misses'?"));
+  EXPECT_EQ(read_file(root_ / "config.toml").value(), config_toml(config_));
+}
+
 TEST_F(RunFolderTest, WhatAKilledProcessLeftIsRemoved) {
   { open(); }
   for (const char* name :

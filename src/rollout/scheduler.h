@@ -111,7 +111,7 @@ class Scheduler final {
       v.field("over_issue", over_issue, "partial: groups issued per group wanted", {.min = 1});
       v.field("length_misses", length_misses,
               "seer_plus: of all responses of a step, about so many may end later than is allowed for",
-              {.min = 0});
+              {.above = 0});
     }
     Result<void> validate() const;
   };
