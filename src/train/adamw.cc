@@ -99,7 +99,8 @@ Result<UpdateReport> AdamW::update(const OptimizerConfig& config, double lr, dou
   UpdateReport report;
   report.grad_norm = grad_norm(sum, scale);
   if (!std::isfinite(report.grad_norm))
-    return fail(Code::kNumeric, "the gradient norm is {}; lower optim.lr or look at this step's rewards",
+    return fail(Code::kNumeric,
+                "the gradient norm is {}; lower actor.optim.lr or look at this step's rewards",
                 report.grad_norm);
   const bool clip = config.clip_grad > 0 && report.grad_norm > config.clip_grad;
   ++updates_;
@@ -122,7 +123,9 @@ Result<UpdateReport> AdamW::update(const OptimizerConfig& config, double lr, dou
     args.count = static_cast<std::int64_t>(masters_[i].size());
     kernels::adamw(context_, args);
   }
-  RONDO_TRY(store_weights(weights));
+  if (auto stored = store_weights(weights); !stored)
+    return tl::unexpected<Status>(std::move(stored).error().with_context(fmt::format(
+        "the update with learning rate {} left the range of the weights; lower actor.optim.lr", lr)));
   return report;
 }
 

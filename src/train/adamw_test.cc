@@ -212,6 +212,16 @@ TEST(AdamWTest, AWeightBeyondItsTypeIsAnErrorThatNamesIt) {
   EXPECT_NE(stored.error().message().find("layers.1"), std::string::npos) << stored.error().message();
 }
 
+TEST(AdamWTest, AnUpdateBeyondTheRangeBlamesTheLearningRate) {
+  Rig rig(1, kernels::DType::kF16);
+  rig.add_gradient(1, 1.0F);
+  const auto updated = rig.optimizer.update({}, 1e30, 1, rig.sum, rig.model->weights());
+  ASSERT_FALSE(updated);
+  EXPECT_EQ(updated.error().code(), Code::kNumeric);
+  EXPECT_NE(updated.error().message().find("lower actor.optim.lr"), std::string::npos)
+      << updated.error().message();
+}
+
 TEST(AdamWTest, TreeSumAddsNeighbours) {
   EXPECT_EQ(tree_sum({}), 0.0);
   EXPECT_EQ(tree_sum({3.0}), 3.0);
