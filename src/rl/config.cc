@@ -7,6 +7,18 @@
 #include "config/load.h"
 
 namespace rondo::rl {
+namespace {
+
+// Requests and responses of a step lie in memory: beyond this a number is a slip of the finger.
+constexpr std::int64_t kMaxResponses = std::int64_t{1} << 24;
+
+Result<void> check_responses(const char* what, std::int64_t prompts, std::int64_t samples) {
+  if (samples <= kMaxResponses / prompts) return {};
+  return fail(Code::kInvalidArgument, "{} asks for {} x {} responses in a step; at most {} are possible",
+              what, prompts, samples, kMaxResponses);
+}
+
+}  // namespace
 
 Result<void> Config::validate() const {
   if (model.path.empty())
@@ -17,6 +29,15 @@ Result<void> Config::validate() const {
     return fail(Code::kInvalidArgument,
                 "actor.mini_batch_size = {} does not divide data.train_batch_size = {}",
                 actor.mini_batch_size, data.train_batch_size);
+  RONDO_TRY(check_responses("data.train_batch_size x rollout.n", data.train_batch_size, rollout.sampling.n));
+  RONDO_TRY(check_responses("rollout.val.n", 1, rollout.val.n));
+  if (std::find(rollout.stop.begin(), rollout.stop.end(), "") != rollout.stop.end())
+    return fail(
+        Code::kInvalidArgument,
+        "rollout.stop has an empty string, which ends nothing; leave it out, or set rollout.stop = []");
+  if (trainer.run_dir.empty())
+    return fail(Code::kInvalidArgument,
+                "trainer.run_dir is empty; name the run's folder (\".\" is this one)");
   return {};
 }
 

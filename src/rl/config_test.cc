@@ -70,6 +70,17 @@ TEST(ConfigTest, MiniBatchDividesTheBatch) {
   EXPECT_EQ(config.mini_batch(), 2);
 }
 
+TEST(ConfigTest, RefusesWhatCanOnlyBeASlip) {
+  EXPECT_THAT(load_error({"trainer.run_dir="}), HasSubstr("trainer.run_dir is empty"));
+  EXPECT_THAT(load_error({R"(rollout.stop=["a", ""])"}), HasSubstr("rollout.stop has an empty string"));
+  EXPECT_EQ(load_error({R"(rollout.stop=["a", " "])"}), "");
+  // What does not fit into memory would end the process without a word.
+  EXPECT_THAT(load_error({"rollout.n=100000000"}), HasSubstr("8 x 100000000 responses"));
+  EXPECT_THAT(load_error({"data.train_batch_size=1000000000"}), HasSubstr("1000000000 x 8 responses"));
+  EXPECT_THAT(load_error({"rollout.val.n=100000000"}), HasSubstr("rollout.val.n"));
+  EXPECT_EQ(load_error({"data.train_batch_size=65536", "rollout.n=256"}), "");
+}
+
 TEST(ConfigTest, TrainingRefusesWhatItCannotTrainOn) {
   EXPECT_THAT(training_error({"data.train_files=[]"}), HasSubstr("data.train_files is empty"));
   EXPECT_THAT(training_error({"rollout.temperature=0"}), HasSubstr("temperature above 0"));
