@@ -35,11 +35,18 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
+// `nohup` starts programs that are to live on without their terminal, with this signal ignored.
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 const std::atomic<bool>& catch_interrupts() {
   handle(SIGINT, on_signal);
   handle(SIGTERM, on_signal);
+  if (!is_ignored(SIGHUP)) handle(SIGHUP, on_signal);
   handle(SIGPIPE, on_broken_pipe);
   return interrupted;
 }

@@ -1,4 +1,5 @@
-// Ctrl-C, SIGTERM and a reader of stdout that went away, as a flag that the loops look at.
+// Ctrl-C, SIGTERM, a terminal that was closed and a reader of stdout that went away, as a flag that the loops
+// look at.
 #pragma once
 
 #include <atomic>
@@ -7,8 +8,8 @@
 
 namespace rondo::cli {
 
-/// Installs the handlers and returns the flag. The first signal sets it; a second Ctrl-C or SIGTERM ends the
-/// process at once.
+/// Installs the handlers and returns the flag. The first signal sets it; a second Ctrl-C, SIGTERM or SIGHUP
+/// ends the process at once.
 const std::atomic<bool>& catch_interrupts();
 /// kCancelled once a signal has come.
 Result<void> check_interrupts();

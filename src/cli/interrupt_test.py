@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a reader that went away: the last completed step is saved, and the run goes on from it."""
+"""Ctrl-C, SIGTERM, a closed terminal and a reader that went away: the last completed step is saved, and the run goes on from it."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ class InterruptTest(TinyRunTest):
         self.assert_same_outcome(run_dir, self.expected, f"resumed after step {step}")
 
     def test_first_signal_saves_the_last_completed_step(self):
-        for number, name in ((signal.SIGINT, "int"), (signal.SIGTERM, "term")):
+        for number, name in ((signal.SIGINT, "int"), (signal.SIGTERM, "term"), (signal.SIGHUP, "hup")):
             with self.subTest(signal=name):
                 run_dir = self.scratch / name
                 child = self.start(run_dir, *LONG)
@@ -53,6 +53,15 @@ class InterruptTest(TinyRunTest):
                 self.assertEqual(child.returncode, INTERRUPTED, text)
                 self.assertIn("once more to stop at once", text)
                 self.assert_saved_and_resumable(run_dir, text)
+
+    def test_nohup_outlives_its_terminal(self):
+        run_dir = self.scratch / "nohup"
+        child = self.start(run_dir, *LONG, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.read_until(child.stdout, "step:3/")
+        child.send_signal(signal.SIGHUP)
+        text = self.wait(child)
+        self.assertEqual(child.returncode, 0, text)
+        self.assert_same_outcome(run_dir, self.expected, "under nohup")
 
     def test_signal_before_the_first_step_saves_nothing(self):
         run_dir = self.scratch / "early"

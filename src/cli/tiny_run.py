@@ -89,10 +89,10 @@ class TinyRunTest(unittest.TestCase):
         """A finished training command."""
         return rondo("train", *cls.arguments(run_dir, *overrides), *(["--fault", fault] if fault else []), **options)
 
-    def start(self, run_dir, *overrides):
+    def start(self, run_dir, *overrides, **options):
         """A training command that is under way; ended with the test if it still runs then."""
         child = subprocess.Popen([BINARIES["rondo"], "train", *map(str, self.arguments(run_dir, *overrides))],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(self.end, child)
         return child
 
