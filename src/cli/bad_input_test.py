@@ -246,12 +246,21 @@ class FullDiskTest(BadInputTest):
                 self.assert_ok(self.train(run_dir))
                 self.assert_same_outcome(run_dir, self.expected, f"limit {limit}")
 
-    def test_full_file_system(self):
+    def mount_disk(self, size):
         disk = Path(tempfile.mkdtemp(dir=self.scratch))
-        mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
         if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
             self.skipTest("needs to mount a small file system")
         self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
+        return disk
+
+    def test_disk_too_small_for_a_checkpoint(self):
+        run_dir = self.mount_disk("100k") / "run"
+        self.assert_refused(self.train(run_dir), "a checkpoint takes", str(run_dir), "trainer.run_dir", code=FAILED)
+        self.assertEqual((run_dir / "metrics.jsonl").read_text(), "", "told before any work is done")
+
+    def test_full_file_system(self):
+        disk = self.mount_disk("600k")
         run_dir = disk / "run"
         self.assert_refused(self.train(run_dir), "free some space", "No space left", code=FAILED)
         self.assert_previous_checkpoint(run_dir)

@@ -137,6 +137,17 @@ Result<void> RunFolder::log_step(std::int64_t step, const metrics::StepRecord& r
   return log_.append(step, record);
 }
 
+Result<void> RunFolder::check_space(std::int64_t bytes) const {
+  std::error_code error;
+  const auto space = fs::space(root_, error);
+  if (error || static_cast<std::uintmax_t>(bytes) <= space.available) return {};
+  return fail(
+      Code::kResourceExhausted,
+      "a checkpoint takes {}, but {} has only {} left; free some space or choose another trainer.run_dir",
+      config::to_string({bytes}), root_.string(),
+      config::to_string({static_cast<std::int64_t>(space.available)}));
+}
+
 Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, const train::Trainer& trainer) {
   RONDO_TRY(log_.sync());
   const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);

@@ -51,6 +51,9 @@ class RunFolder final {
   /// Appends a step's line to metrics.jsonl.
   Result<void> log_step(std::int64_t step, const metrics::StepRecord& record);
 
+  /// kResourceExhausted if the disk has less than `bytes` left: hours of training would end unsaved.
+  Result<void> check_space(std::int64_t bytes) const;
+
   /// Publishes the model and the trainer's state after `step`, then removes checkpoints beyond
   /// config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or the new
   /// one, whole.

@@ -169,6 +169,16 @@ TEST_F(RunFolderTest, PointerToSomethingElseIsRefused) {
   EXPECT_THAT(open_error(), HasSubstr("names 'my_backup', which is no checkpoint"));
 }
 
+TEST_F(RunFolderTest, ACheckpointThatCannotFitIsRefusedAtOnce) {
+  const RunFolder folder = open();
+  EXPECT_TRUE(folder.check_space(1000));
+  const auto refused = folder.check_space(std::int64_t{1} << 60);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(), HasSubstr("a checkpoint takes"));
+  EXPECT_THAT(refused.error().message(), HasSubstr(root_.string()));
+}
+
 TEST_F(RunFolderTest, RunFolderThatCannotBeMade) {
   const std::string file = tiny_.write("file", "");
   config_.trainer.run_dir = file + "/run";

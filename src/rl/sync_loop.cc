@@ -83,7 +83,9 @@ Result<void> SyncLoop::start() {
                       "total_epochs) to go on\n",
                       completed_, total_steps_));
   }
-  return {};
+  if (completed_ >= total_steps_) return {};
+  return folder_->check_space(
+      static_cast<std::int64_t>(session_->model->weights().bytes() + trainer_->memory().optimizer));
 }
 
 GenerationProgress SyncLoop::progress(std::string_view phase) const {
