@@ -178,6 +178,8 @@ class DataTest(BadInputTest):
         words = self.scratch / "words.jsonl"
         words.write_text('{"prompt": "a", "label": "seven"}\n')
         self.assert_train_refused([f"data.train_files={words}"], "ground truth", "seven", "last_number")
+        self.assert_refused(rondo("eval", *self.arguments(self.scratch / "none"), f"data.val_files={words}"),
+                            "no response can match", "seven")
 
     def test_groups_without_variance_train_nothing(self):
         run_dir = self.scratch / "flat"

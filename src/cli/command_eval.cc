@@ -45,6 +45,7 @@ Result<rl::EvaluationReport> run(const EvalArgs& args, Terminal& terminal) {
                    rl::load_prompts(config.data.val_files, config.data, config.model.path,
                                     *session->tokenizer, data::GroundTruth::kRequired),
                    "data.val_files");
+  RONDO_TRY(rl::check_ground_truths(config.reward, prompts));
   RONDO_ASSIGN(const reward::RewardFunction reward, reward::make_reward(config.reward));
   return rl::evaluate(*session, prompts, reward, 0, catch_interrupts(),
                       [&](std::int64_t done, std::int64_t total) {

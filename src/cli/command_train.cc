@@ -39,8 +39,8 @@ std::string ending(const rl::LoopSummary& summary, const std::string& run_dir) {
   std::string text;
   if (summary.score_after) {
     const std::string before =
-        summary.score_before ? metrics::format_number(*summary.score_before) : "not measured";
-    text += fmt::format("held-out score: {} before, {} after {} steps\n", before,
+        summary.score_before ? metrics::format_number(*summary.score_before) + " before, " : "";
+    text += fmt::format("held-out score: {}{} after {} steps\n", before,
                         metrics::format_number(*summary.score_after), summary.last_step);
   }
   if (summary.interrupted)

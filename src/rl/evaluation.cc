@@ -1,16 +1,41 @@
 #include "rl/evaluation.h"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace rondo::rl {
+namespace {
+
+std::string score_name(const std::string& source, int n) {
+  return fmt::format("val-core/{}/reward/mean@{}", source.empty() ? "unknown" : source, n);
+}
+
+}  // namespace
 
 void EvaluationReport::add_to(metrics::StepRecord& record, int n) const {
   for (const auto& [source, sums] : sources)
-    record.set(fmt::format("val-core/{}/reward/mean@{}", source.empty() ? "unknown" : source, n),
-               sums.score_sum / static_cast<double>(sums.responses));
+    record.set(score_name(source, n), sums.score_sum / static_cast<double>(sums.responses));
   record.set("val-aux/response_length/mean", mean_length);
   record.set("val-aux/response_length/clip_ratio",
              responses == 0 ? 0.0 : static_cast<double>(truncated) / static_cast<double>(responses));
+}
+
+std::optional<double> logged_mean_score(std::string_view line, const PromptSet& prompts, int n) {
+  const nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object() || prompts.prompts.empty()) return std::nullopt;
+  double sum = 0;
+  for (const Prompt& prompt : prompts.prompts) {
+    const auto score = row.find(score_name(prompt.row.data_source, n));
+    if (score == row.end() || !score->is_number()) return std::nullopt;
+    sum += score->get<double>();
+  }
+  return sum / static_cast<double>(prompts.prompts.size());
+}
+
+Result<void> check_ground_truths(const reward::Config& config, const PromptSet& prompts) {
+  for (const Prompt& prompt : prompts.prompts)
+    RONDO_TRY(reward::check_ground_truth(config, prompt.row.data_source, prompt.row.ground_truth));
+  return {};
 }
 
 Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts,

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "metrics/step_record.h"
@@ -30,6 +32,13 @@ struct EvaluationReport {
   /// Sets val-core/<source>/reward/mean@n and val-aux/*.
   void add_to(metrics::StepRecord& record, int n) const;
 };
+
+/// The mean score over `prompts` that add_to(record, n) logged, from the record's line; none where the line
+/// lacks the score of a prompt's data source.
+std::optional<double> logged_mean_score(std::string_view line, const PromptSet& prompts, int n);
+
+/// Whether every prompt has a ground truth that some response can match; said before responses are generated.
+Result<void> check_ground_truths(const reward::Config& config, const PromptSet& prompts);
 
 /// Generates config.rollout.val.n responses to every prompt and scores them. `step` keys the random numbers.
 Result<EvaluationReport> evaluate(Session& session, const PromptSet& prompts,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "metrics/json_row.h"
 #include "rl/tiny_run.h"
 
 namespace rondo::rl {
@@ -57,6 +58,14 @@ TEST_F(EvaluateTest, SumsBySourceOverAllResponses) {
   EXPECT_EQ(report->mean_score(), 0.625);
   EXPECT_EQ(report->truncated, 18);  // nothing but the limit ends a response here
   EXPECT_EQ(report->mean_length, 16);
+  metrics::StepRecord record;
+  report->add_to(record, 3);
+  const std::string line = metrics::json_row(0, record);
+  EXPECT_EQ(logged_mean_score(line, prompts_, 3), 0.625);
+  EXPECT_EQ(logged_mean_score(line, prompts_, 2), std::nullopt) << "another number of responses";
+  prompts_.prompts.front().row.data_source = "another";
+  EXPECT_EQ(logged_mean_score(line, prompts_, 3), std::nullopt);
+  EXPECT_EQ(logged_mean_score("{", prompts_, 3), std::nullopt);
 }
 
 TEST_F(EvaluateTest, StepKeysTheSamples) {

@@ -41,6 +41,7 @@ class RunFolder final {
   static Result<RunFolder> open(const Config& config);
 
   const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path metrics() const { return root_ / "metrics.jsonl"; }
   std::filesystem::path rollouts() const { return root_ / "rollouts"; }
   std::filesystem::path timelines() const { return root_ / "timeline"; }
   std::filesystem::path checkpoints() const { return root_ / "checkpoints"; }

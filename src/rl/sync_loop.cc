@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "base/fault_point.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "data/rollout_dump.h"
 #include "metrics/console.h"
+#include "metrics/jsonl_file.h"
 #include "rl/checklist.h"
 #include "rl/step_metrics.h"
 #include "rl/timeline_files.h"
@@ -46,8 +48,7 @@ Result<void> SyncLoop::load(const Config& config) {
                      "data.val_files");
   }
   for (const PromptSet* set : {&train_prompts_, &val_prompts_})
-    for (const Prompt& prompt : set->prompts)
-      RONDO_TRY(reward::check_ground_truth(config.reward, prompt.row.data_source, prompt.row.ground_truth));
+    RONDO_TRY(check_ground_truths(config.reward, *set));
   RONDO_ASSIGN(sampler_,
                data::PromptSampler::create({.batch_size = config.data.train_batch_size,
                                             .shuffle = config.data.shuffle,
@@ -105,12 +106,23 @@ Result<LoopSummary> SyncLoop::run() {
       RONDO_TRY(folder_->log_step(0, record));
       observer_.message(fmt::format("held-out score before training: {}\n", metrics::format_number(*score)));
     }
+  } else {
+    summary_.score_before = logged_score_before();
   }
   eta_.emplace(clock_->now_ns());
   Result<void> outcome;
   for (std::int64_t step = folder_->first_step(); outcome && step <= total_steps_; ++step)
     outcome = run_step(step);
   return finish(std::move(outcome));
+}
+
+// What the process that began the run measured. Only told to people, so a log without it is none to stop for.
+std::optional<double> SyncLoop::logged_score_before() const {
+  const Result<std::string> log = read_file(folder_->metrics());
+  if (!log) return std::nullopt;
+  const auto rows = metrics::rows_up_to_step(*log, 0);
+  if (!rows || rows->empty()) return std::nullopt;
+  return logged_mean_score(rows->front(), val_prompts_, session_->config.rollout.val.n);
 }
 
 Result<double> SyncLoop::evaluate_at(std::int64_t step, StepRecord& record) {

@@ -38,7 +38,7 @@ struct LoopObserver {
 struct LoopSummary {
   std::int64_t last_step = 0;
   bool interrupted = false;            // by the flag; the last completed step is saved
-  std::optional<double> score_before;  // held-out mean score; only known to the process that began the run
+  std::optional<double> score_before;  // held-out mean score; of a resumed run, from its log
   std::optional<double> score_after;
   std::string model_folder;  // the newest checkpoint
   std::int64_t peak_memory_bytes = 0;
@@ -64,6 +64,7 @@ class SyncLoop final {
   Result<std::vector<ScoredGroup>> roll_out(std::int64_t step, GenerationStats& stats);
   Result<void> write_rollouts(std::int64_t step, const std::vector<ScoredGroup>& groups,
                               const std::vector<std::vector<float>>& advantages);
+  std::optional<double> logged_score_before() const;
   Result<double> evaluate_at(std::int64_t step, metrics::StepRecord& record);
   Result<void> save(std::int64_t step);
   Result<LoopSummary> finish(Result<void> outcome);
