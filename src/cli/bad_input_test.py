@@ -77,8 +77,24 @@ class CommandLineTest(BadInputTest):
         self.assert_train_refused(["reward.function=exactmatch"], "exact_match")
 
     def test_an_option_of_another_benchmark(self):
-        for option in (["--policies", "seer"], ["--ablation"], ["--lengths", "l.jsonl"], ["--trace", "t"]):
-            self.assert_refused(rondo("bench", "spec", *option), option[0], "rondo bench rollout", "rondo bench spec")
+        rollout = [["--policies", "seer"], ["--ablation"], ["--lengths", "l.jsonl"], ["--trace", "t"]]
+        batches = [["--batch", "4"], ["--new-tokens", "4"]]
+        prompts = [["--prompts", "p.jsonl"], ["--prompt-tokens", "4"]]
+        for what, options in (("decode", rollout), ("train", rollout), ("prefill", rollout + [["--new-tokens", "4"]]),
+                              ("spec", rollout + prompts), ("step", rollout + batches + prompts),
+                              ("rollout", batches + prompts),
+                              ("limits", rollout + batches + prompts + [["--repeats", "2"]])):
+            for option in options:
+                self.assert_refused(rondo("bench", what, *option), f"{option[0]} has no effect on `rondo bench {what}`")
+
+    def test_batches_that_cannot_be_measured(self):
+        arguments = self.arguments(self.scratch / "none")
+        for what in ("decode", "prefill", "train", "spec"):
+            for bad in ("0", "-3", "1,x"):
+                self.assert_refused(rondo("bench", what, *arguments, f"--batch={bad}"), "--batch", "whole number from 1")
+        self.assert_refused(rondo("bench", "decode", *arguments, "--batch", "1,100000"),
+                            "100000 responses never decode together", "engine.batch.max_running")
+        self.assert_refused(rondo("bench", "decode", *arguments, "--new-tokens", "1"), "at least 2")
 
     def test_config_file(self):
         self.assert_refused(rondo("train", self.scratch / "none.toml"), "none.toml")

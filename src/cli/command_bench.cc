@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -273,9 +275,7 @@ Result<void> measure_batches(const Bench& bench, train::Trainer* trainer, std::v
       RONDO_TRY(check_interrupts());
       RONDO_ASSIGN(const Measurement m, once(batch));
       if (m.tokens == 0)
-        return fail(Code::kInvalidArgument,
-                    "a batch of {} never decodes together; raise engine.batch.max_running or "
-                    "engine.kv_memory",
+        return fail(Code::kInvalidArgument, "a batch of {} never decodes together; raise engine.kv_memory",
                     batch);
       runs.push_back(m);
     }
@@ -294,16 +294,44 @@ Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& 
   return outcome;
 }
 
-// Options that choose what runs, given to a measurement that has no such choice, are a mistake.
+// The options that a benchmark heeds.
+std::vector<std::string> options_of(std::string_view what) {
+  if (what == "decode" || what == "train")
+    return {"--batch", "--prompts", "--prompt-tokens", "--new-tokens", "--repeats"};
+  if (what == "prefill") return {"--batch", "--prompts", "--prompt-tokens", "--repeats"};
+  if (what == "spec") return {"--batch", "--new-tokens", "--repeats"};
+  if (what == "rollout") return {"--policies", "--ablation", "--lengths", "--trace", "--repeats"};
+  if (what == "step") return {"--repeats"};
+  return {};
+}
+
+// An option without effect would look as if it had one.
 Result<void> check_options(const BenchArgs& args) {
-  const bool for_rollout =
-      !args.policies.empty() || args.ablation || !args.lengths.empty() || !args.trace.empty();
-  if (args.what == "rollout" || !for_rollout) return {};
-  return fail(
-      Code::kInvalidArgument,
-      "--policies, --ablation, --lengths and --trace are for `rondo bench rollout`; leave them out of "
-      "`rondo bench {}`",
-      args.what);
+  const std::vector<std::string> heeded = options_of(args.what);
+  for (const std::string& option : args.given)
+    if (std::find(heeded.begin(), heeded.end(), option) == heeded.end())
+      return fail(Code::kInvalidArgument,
+                  "{} has no effect on `rondo bench {}`, which heeds {}; leave it out", option, args.what,
+                  heeded.empty() ? "none of the options" : fmt::format("{}", fmt::join(heeded, ", ")));
+  if (args.what == "decode" && args.new_tokens < 2)
+    return fail(
+        Code::kInvalidArgument,
+        "--new-tokens must be at least 2: the first comes with the prompt, and only steps that decode are "
+        "measured");
+  return {};
+}
+
+// Said before minutes are spent on batches of which the largest never runs.
+Result<void> check_decode_batches(const BenchArgs& args, const rl::Config& config) {
+  const int most = config.engine.batch.max_running;
+  for (const int batch : args.batch)
+    if (args.what == "decode" && batch > most)
+      return fail(
+          Code::kInvalidArgument,
+          "--batch: {} responses never decode together, engine.batch.max_running = {}; raise it or lower "
+          "--batch",
+          batch, most);
+  return {};
 }
 
 Result<void> run(const BenchArgs& args, Terminal& terminal) {
@@ -313,6 +341,7 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
     return run_limits(config, terminal);
   }
   RONDO_ASSIGN(const rl::Config config, load_for_generation(args.config));
+  RONDO_TRY(check_decode_batches(args, config));
   std::vector<std::vector<Token>> prompts;
   if (!args.prompts.empty()) {
     RONDO_ASSIGN_CTX(prompts, read_prompts(args.prompts), "--prompts");

@@ -54,6 +54,7 @@ int show_config(const ShowConfigArgs& args);
 /// machine's own, for which no model is loaded.
 struct BenchArgs {
   std::string what;
+  std::vector<std::string> given;  // names of the options below that the command line has
   ConfigArgs config;
   std::string prompts;  // jsonl of {"tokens": [id, …]}; empty: random tokens
   std::vector<int> batch = {1, 8, 32};

@@ -119,7 +119,15 @@ CLI::App* add_simulate(CLI::App& app, rondo::cli::SimulateArgs& args) {
   return command;
 }
 
-void add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
+// Names, as "--batch", of the options that the command line gave to a command.
+std::vector<std::string> given_options(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (option->count() > 0 && !option->get_positional()) names.push_back(option->get_name());
+  return names;
+}
+
+CLI::App* add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
   CLI::App* command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
   command
       ->add_option(
@@ -129,14 +137,21 @@ void add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
       ->required()
       ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "spec", "limits"}));
   add_config(*command, args.config);
-  command->add_option("--batch", args.batch, "Batch sizes (decode, spec), or groups (train)")
+  command->add_option("--batch", args.batch, "decode, prefill, spec: batch sizes; train: groups")
       ->delimiter(',')
+      ->check(at_least(1))
       ->allow_extra_args(false);
-  command->add_option("--prompts", args.prompts,
-                      "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
-  command->add_option("--prompt-tokens", args.prompt_tokens, "Tokens of each prompt")->check(at_least(1));
-  command->add_option("--new-tokens", args.new_tokens, "Tokens generated for each")->check(at_least(1));
-  command->add_option("--repeats", args.repeats, "Measurements of each, of which the median counts; or steps")
+  command->add_option(
+      "--prompts", args.prompts,
+      "decode, prefill, train: jsonl of {\"tokens\": [id, …]}, the prompts to take; else random "
+      "ones");
+  command->add_option("--prompt-tokens", args.prompt_tokens, "decode, prefill, train: tokens of each prompt")
+      ->check(at_least(1));
+  command->add_option("--new-tokens", args.new_tokens, "decode, train, spec: tokens generated for each")
+      ->check(at_least(1));
+  command
+      ->add_option("--repeats", args.repeats,
+                   "All but limits: measurements of each, of which the median counts; or steps")
       ->check(at_least(1));
 
   CLI::Option* policies =
@@ -157,6 +172,7 @@ void add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
   command->add_option("--trace", args.trace,
                       "rollout: folder for what ran when, per policy and side by side "
                       "(comparison.html), and for the scheduler's inputs");
+  return command;
 }
 
 int run(int argc, char** argv) {
@@ -183,7 +199,7 @@ int run(int argc, char** argv) {
   rondo::cli::SimulateArgs simulate;
   const CLI::App* simulate_command = add_simulate(app, simulate);
   rondo::cli::BenchArgs bench;
-  add_bench(app, bench);
+  const CLI::App* bench_command = add_bench(app, bench);
 
   if (argc > 1 && is_unknown_subcommand(app, argv[1])) return kBadUsage;
   try {
@@ -197,6 +213,7 @@ int run(int argc, char** argv) {
   if (*config_command) return rondo::cli::show_config(show);
   if (*simulate_command) return rondo::cli::simulate(simulate);
   if (*profile_command) return rondo::cli::profile(profile);
+  bench.given = given_options(*bench_command);
   return rondo::cli::bench(bench);
 }
 
