@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import tiny_run
-from tiny_run import TinyRunTest, files_below, outcome, rondo
+from tiny_run import BINARIES, TinyRunTest, files_below, outcome, rondo
 
 BAD_INPUT = 2
 FAILED = 1
@@ -108,6 +108,23 @@ class CommandLineTest(BadInputTest):
         arguments = self.arguments(self.scratch / "none")
         self.assert_refused(rondo("generate", *arguments), "--prompt", "--file")
         self.assert_refused(rondo("generate", *arguments, "--prompt", "a", "--file", self.train_file), "one of the two")
+
+    def test_options_without_effect(self):
+        arguments = self.arguments(self.scratch / "none")
+        self.assert_refused(rondo("generate", *arguments, "--raw", "--file", self.train_file), "--raw", "--prompt")
+        self.assert_refused(rondo("config", "--markdown", "rollout.n=3"), "--markdown")
+        self.assert_refused(rondo("simulate", "--json", "--per-seed"), "--per-seed")
+
+    def test_output_that_cannot_be_written(self):
+        arguments = self.arguments(self.scratch / "unseen")
+        for command in (["config"], ["eval"], ["generate", "--prompt", "a", "--raw"], ["train"], ["simulate"],
+                        ["bench", "limits"]):
+            with self.subTest(command=command), open("/dev/full", "w", encoding="ascii") as full:
+                command += [] if command[0] in ("simulate", "bench") else arguments
+                result = subprocess.run([BINARIES["rondo"], *map(str, command)], stdout=full, stderr=subprocess.PIPE,
+                                        text=True, timeout=tiny_run.TIMEOUT_S)
+                self.assertEqual(result.returncode, FAILED, result.stderr)
+                self.assertIn("cannot write the output: No space left on device", result.stderr)
 
     def test_eval_needs_held_out_prompts(self):
         self.assert_refused(rondo("eval", *self.arguments(self.scratch / "none"), "data.val_files=[]"),

@@ -373,8 +373,7 @@ Result<void> run(const BenchArgs& args, Terminal& terminal) {
 
 int bench(const BenchArgs& args) {
   Terminal terminal;
-  const auto result = run(args, terminal);
-  return result ? 0 : report_error(result.error());
+  return exit_code(run(args, terminal), terminal);
 }
 
 }  // namespace rondo::cli

@@ -60,7 +60,7 @@ int eval(const EvalArgs& args) {
   const auto report = run(args, terminal);
   if (!report) return report_error(report.error());
   terminal.print(args.json ? as_json(*report) : as_table(*report));
-  return 0;
+  return exit_code({}, terminal);
 }
 
 }  // namespace rondo::cli

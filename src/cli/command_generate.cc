@@ -54,6 +54,9 @@ Result<void> run(const GenerateArgs& args, Terminal& terminal) {
   if (args.prompts.empty() == args.file.empty())
     return fail(Code::kInvalidArgument,
                 "give prompts with --prompt TEXT, or a jsonl file with --file, one of the two");
+  if (args.raw && !args.file.empty())
+    return fail(Code::kInvalidArgument,
+                "--raw is about --prompt; in a file, a prompt that is a string is raw text already");
   RONDO_ASSIGN(const auto session, rl::Session::open(config, &catch_interrupts()));
   RONDO_ASSIGN(const rl::PromptSet prompts, prompts_of(args, *session));
   std::vector<const rl::Prompt*> all;
@@ -77,8 +80,7 @@ Result<void> run(const GenerateArgs& args, Terminal& terminal) {
 
 int generate(const GenerateArgs& args) {
   Terminal terminal;
-  const auto result = run(args, terminal);
-  return result ? 0 : report_error(result.error());
+  return exit_code(run(args, terminal), terminal);
 }
 
 }  // namespace rondo::cli

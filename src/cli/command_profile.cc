@@ -63,8 +63,7 @@ Result<rl::Config> load_for_generation(const ConfigArgs& args) {
 
 int profile(const ConfigArgs& args) {
   Terminal terminal;
-  const auto result = run(args, terminal);
-  return result ? 0 : report_error(result.error());
+  return exit_code(run(args, terminal), terminal);
 }
 
 }  // namespace rondo::cli

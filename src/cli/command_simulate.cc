@@ -88,6 +88,8 @@ Result<void> run_comparison(const SimulateArgs& args, const sim::Workload& workl
 
 Result<void> run(const SimulateArgs& args, Terminal& terminal) {
   RONDO_ASSIGN(const sim::Workload workload, sim::load_workload(args.config.file, args.config.overrides));
+  if (args.per_seed && args.json)
+    return fail(Code::kInvalidArgument, "--json prints each seed as it is; leave --per-seed out");
   if (args.show) {
     terminal.print(sim::annotated_toml(workload));
     return {};
@@ -103,8 +105,7 @@ Result<void> run(const SimulateArgs& args, Terminal& terminal) {
 
 int simulate(const SimulateArgs& args) {
   Terminal terminal;
-  const auto result = run(args, terminal);
-  return result ? 0 : report_error(result.error());
+  return exit_code(run(args, terminal), terminal);
 }
 
 }  // namespace rondo::cli

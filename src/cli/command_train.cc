@@ -73,7 +73,7 @@ int train(const TrainArgs& args) {
   const auto summary = run(args, terminal, clock, run_dir);
   if (!summary) return report_error(summary.error());
   terminal.print(ending(*summary, run_dir));
-  return summary->interrupted ? 130 : 0;
+  return summary->interrupted ? 130 : exit_code({}, terminal);
 }
 
 }  // namespace rondo::cli

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <system_error>
+
 namespace rondo::cli {
 namespace {
 
@@ -20,8 +23,15 @@ void Terminal::clear_status() {
 
 void Terminal::print(std::string_view text) {
   clear_status();
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  const bool whole =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!whole && errno != EPIPE && write_error_ == 0) write_error_ = errno;
+}
+
+Result<void> Terminal::written() const {
+  if (write_error_ == 0) return {};
+  return fail(Code::kIo, "cannot write the output: {}; some of it is lost",
+              std::generic_category().message(write_error_));
 }
 
 void Terminal::status(std::string_view phase, std::int64_t done, std::int64_t total) {
@@ -48,6 +58,12 @@ int report_error(const Status& status) {
     default:
       return 1;
   }
+}
+
+int exit_code(const Result<void>& result, const Terminal& terminal) {
+  if (!result) return report_error(result.error());
+  const Result<void> written = terminal.written();
+  return written ? 0 : report_error(written.error());
 }
 
 }  // namespace rondo::cli

@@ -24,6 +24,9 @@ class Terminal final {
   /// Shows "phase 12/64" on the status line, at most ten times a second.
   void status(std::string_view phase, std::int64_t done, std::int64_t total);
   bool interactive() const { return interactive_; }
+  /// Whether all that was printed has left the program; an error where some is lost, as on a full disk. A
+  /// reader that went away is none: the signal handler tells.
+  Result<void> written() const;
 
  private:
   void clear_status();
@@ -31,9 +34,13 @@ class Terminal final {
   bool interactive_;
   bool status_shown_ = false;
   std::int64_t last_status_ns_ = 0;
+  int write_error_ = 0;  // errno of the first text that was lost
 };
 
 /// Prints "rondo: …" to stderr and returns the exit code for it: 2 for bad input, 130 if cancelled, else 1.
 int report_error(const Status& status);
+/// The exit code of a command that ended with `result`, its output included; prints the error if there is
+/// one.
+int exit_code(const Result<void>& result, const Terminal& terminal);
 
 }  // namespace rondo::cli
