@@ -20,11 +20,10 @@ namespace {
 constexpr int kGroup = tile_panels(kTileRows);  // panels of a widened block
 constexpr int kBlockRows = 192;                 // rows that pass over it: x of a row block stays in L2
 
-// The block's length. Many rows: as much as the first-level cache holds, so that sums seldom go through
-// memory. Few: short, for the first tile reads from memory, and the fetches that it sends over its end then
-// make up more of what the next first tile will read.
-constexpr std::int64_t kLongBlock = 192, kShortBlock = 64;
-constexpr std::int64_t kFewRows = 64;
+// Steps of the widened block: with them it fills three quarters of the first-level cache.
+constexpr std::int64_t kStretch = 192;
+// A stretch in which a tile can fetch its rows of y without filling the line buffers.
+constexpr std::int64_t kLongEnough = 64;
 
 /// One call of matmul on weights of one storage type.
 template <class Stored>
@@ -94,19 +93,18 @@ class Matmul final {
   // Rows [first, first + rows), rows <= kBlockRows.
   void run_blocked(std::int64_t first, std::int64_t rows) const {
     alignas(64) float sums[kMaxChains * kBlockRows * kGroup * kPanel];
-    alignas(64) float block[kGroup * kLongBlock * kPanel];
-    const std::int64_t length = rows > kFewRows ? kLongBlock : kShortBlock;
+    alignas(64) float block[kGroup * kStretch * kPanel];
     for (std::int64_t panel = args_.panel_begin; panel < args_.panel_end; panel += kGroup) {
       const std::int64_t panels = std::min<std::int64_t>(kGroup, args_.panel_end - panel);
       const std::int64_t size = rows * panels * kPanel;
       std::fill_n(sums, chains_ * size, 0.0f);
       for (const KSegment& segment : segments_) {
-        for (std::int64_t k = segment.begin; k < segment.end; k += length) {
-          const bool last = &segment == last_segment_ && k + length >= segment.end;
+        for (std::int64_t k = segment.begin; k < segment.end; k += kStretch) {
+          const bool last = &segment == last_segment_ && k + kStretch >= segment.end;
           multiply_block({.panel = panel,
                           .panels = panels,
                           .k = k,
-                          .count = std::min(length, segment.end - k),
+                          .count = std::min<std::int64_t>(kStretch, segment.end - k),
                           .first = first,
                           .rows = rows,
                           .sums = sums + segment.chain * size,
@@ -130,7 +128,7 @@ class Matmul final {
       if (i == 0)
         first_tile(s, height, ends);
       else
-        further_tile(s, begin, height, ends);
+        further_tile(s, {.index = i - 1, .count = tiles - 1}, begin, height, ends);
       if (all_sums != nullptr && !ends)
         finish(all_sums + offset, s.rows * s.panels * kPanel, s.first + begin, height, s.panel, s.panels);
     }
@@ -138,7 +136,7 @@ class Matmul final {
 
   // One chain, whole panels, and a stretch long enough to fetch y meanwhile.
   bool can_end_in_tile(const Stretch& s) const {
-    return chains_ == 1 && (s.panel + s.panels) * kPanel <= args_.w->rows() && s.count > kShortBlock;
+    return chains_ == 1 && (s.panel + s.panels) * kPanel <= args_.w->rows() && s.count > kLongEnough;
   }
 
   // Of the tile whose first row is `row`.
@@ -155,18 +153,42 @@ class Matmul final {
                                  .count = s.count,
                                  .sums = s.sums,
                                  .widened = s.block,
-                                 .widened_stride = kLongBlock * kPanel};
+                                 .widened_stride = kStretch * kPanel};
     if (ends) tile.results = results(s, s.first);
     find_tile<Stored, TileUse::kWiden>(height, s.panels)(tile);
   }
 
-  void further_tile(const Stretch& s, std::int64_t begin, std::int64_t height, bool ends) const {
+  // One of the tiles that share the widened block.
+  struct Sharer {
+    std::int64_t index, count;
+  };
+
+  // Its share of the weights of the next stretch, in whole panels. (Behind the last panel lies what another
+  // thread, or another matrix, reads; a fetch from beyond does nothing.)
+  TileAhead ahead_of(const Stretch& s, Sharer sharer) const {
+    const std::int64_t end = s.k + s.count;
+    const std::int64_t k = end < cols_ ? end : 0;
+    const std::int64_t panel = end < cols_ ? s.panel : s.panel + s.panels;
+    // More tiles than panels: one each, and none for the rest.
+    const std::int64_t sharers = std::min(sharer.count, s.panels);
+    if (sharer.index >= sharers) return {};
+    const std::int64_t first = s.panels * sharer.index / sharers;
+    constexpr std::int64_t kStepBytes = kPanel * sizeof(Raw);
+    return {.w = reinterpret_cast<const std::byte*>(panel_data(panel + first)) + k * kStepBytes,
+            .panel_stride = cols_ * kStepBytes,
+            .panels = s.panels * (sharer.index + 1) / sharers - first,
+            .panel_bytes = s.count * kStepBytes};
+  }
+
+  void further_tile(const Stretch& s, Sharer sharer, std::int64_t begin, std::int64_t height,
+                    bool ends) const {
     TileOperands<StoredF32> tile = {.w = s.block,
-                                    .panel_stride = kLongBlock * kPanel,
+                                    .panel_stride = kStretch * kPanel,
                                     .x = args_.x + (s.first + begin) * args_.ldx + s.k,
                                     .ldx = args_.ldx,
                                     .count = s.count,
-                                    .sums = s.sums + begin * s.panels * kPanel};
+                                    .sums = s.sums + begin * s.panels * kPanel,
+                                    .ahead = ahead_of(s, sharer)};
     if (ends) tile.results = results(s, s.first + begin);
     find_tile<StoredF32, TileUse::kAgain>(height, s.panels)(tile);
   }

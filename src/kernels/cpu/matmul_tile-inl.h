@@ -47,6 +47,14 @@ enum class TileUse {
   kAgain   // reads weights that are in cache
 };
 
+/// Stored weights that are read next, which a tile fetches beside its own work, evenly over its steps.
+struct TileAhead {
+  const std::byte* w = nullptr;   // first panel; null: nothing is fetched
+  std::int64_t panel_stride = 0;  // bytes from a panel to the next
+  std::int64_t panels = 0;
+  std::int64_t panel_bytes = 0;  // that are fetched of each
+};
+
 /// Where the chains of a tile end.
 struct TileResults {
   float* y = nullptr;               // [rows][panels * 16], rows `ldy` apart; null: they do not end
@@ -65,13 +73,22 @@ struct TileOperands {
   float* sums;
   float* widened = nullptr;  // kWiden: where to, one panel after the other
   std::int64_t widened_stride = 0;
+  TileAhead ahead = {};      // not in use kOnce
   TileResults results = {};  // if the chains end here; then nothing goes back to `sums`
 };
 
-// Steps [begin, end). `near`: elements from weights that are read to those that are fetched.
+// What some steps fetch: `ahead` + i * `ahead_step` in the i-th, and, where the weights lie in memory, those
+// `near` elements behind the ones that are read.
+struct StepFetches {
+  const void* ahead;
+  std::int64_t ahead_step;
+  std::int64_t near;
+};
+
+// Steps [begin, end).
 template <class Stored, TileUse kUse, int kRows, int kVectors>
 HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t begin, std::int64_t end,
-                                 std::int64_t near, VF (&sums)[kRows][kVectors]) {
+                                 const StepFetches& fetches, VF (&sums)[kRows][kVectors]) {
   const F32 d;
   const std::int64_t panel_stride = tile.panel_stride;
   const auto* w = tile.w + begin * kPanel;
@@ -79,6 +96,8 @@ HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t 
   const std::int64_t ldx = tile.ldx;
   float* widened = tile.widened + begin * kPanel;
   const std::int64_t widened_stride = tile.widened_stride;
+  const std::int64_t near = fetches.near;
+  const auto* ahead = static_cast<const std::byte*>(fetches.ahead);
   for (std::int64_t k = begin; k < end; ++k) {
     VF weights[kVectors];
 #pragma GCC unroll 16
@@ -93,6 +112,10 @@ HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t 
       for (int p = 0; p < kVectors / kPanelVectors; ++p)
         __builtin_prefetch(w + p * panel_stride + near, 0, 3);
     }
+    if constexpr (kUse == TileUse::kAgain) {
+      __builtin_prefetch(ahead, 0, 3);
+      ahead += fetches.ahead_step;
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const VF value = hn::Set(d, x[r * ldx + k]);
@@ -104,17 +127,37 @@ HWY_INLINE void accumulate_steps(const TileOperands<Stored>& tile, std::int64_t 
   }
 }
 
-// The rest of the chains, and their results. Each row of y, which is seldom in cache, is fetched before it is
-// needed, one at a time.
+// What part i of `parts` of a tile's steps fetches: its share of the weights that are read next.
+template <class Stored>
+HWY_INLINE StepFetches part_fetches(const TileOperands<Stored>& tile, std::int64_t i, std::int64_t parts) {
+  constexpr std::int64_t kNear = kNearSteps * kPanel;
+  const TileAhead& next = tile.ahead;
+  if (next.w == nullptr) return {tile.w, 0, kNear};  // is in cache
+  const std::int64_t at = next.panels * next.panel_bytes * i / parts;
+  return {next.w + at / next.panel_bytes * next.panel_stride + at % next.panel_bytes,
+          next.panels * next.panel_bytes / tile.count, kNear};
+}
+
+// All steps, in as many parts as it fetches pieces: of each panel that is read next the lines, and of y,
+// which is seldom in cache, a row.
 template <class Stored, TileUse kUse, int kRows, int kVectors>
-HWY_INLINE void finish_tile(const TileOperands<Stored>& tile, VF (&sums)[kRows][kVectors]) {
-  const F32 d;
-  const auto& [y, residual, ldy] = tile.results;
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    for (int p = 0; p < kVectors / kPanelVectors; ++p) __builtin_prefetch(y + r * ldy + p * kPanel, 1, 3);
-    accumulate_steps<Stored, kUse>(tile, tile.count * r / kRows, tile.count * (r + 1) / kRows,
-                                   kNearSteps * kPanel, sums);
+HWY_INLINE void accumulate_and_fetch(const TileOperands<Stored>& tile, VF (&sums)[kRows][kVectors]) {
+  const TileResults& results = tile.results;
+  const std::int64_t parts =
+      results.y != nullptr ? std::int64_t{kRows} : std::max<std::int64_t>(1, tile.ahead.panels);
+  for (std::int64_t i = 0; i < parts; ++i) {
+    if (results.y != nullptr)
+      for (int p = 0; p < kVectors / kPanelVectors; ++p)
+        __builtin_prefetch(results.y + i * results.ldy + p * kPanel, 1, 3);
+    accumulate_steps<Stored, kUse>(tile, tile.count * i / parts, tile.count * (i + 1) / parts,
+                                   part_fetches(tile, i, parts), sums);
   }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void write_results(const TileResults& results, VF (&sums)[kRows][kVectors]) {
+  const F32 d;
+  const auto& [y, residual, ldy] = results;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
@@ -140,12 +183,12 @@ void accumulate_tile(const TileOperands<Stored>& tile) {
     // Behind the end of a panel comes that of the next tile.
     const std::int64_t cut = std::max<std::int64_t>(0, tile.count - kNearSteps);
     constexpr std::int64_t kNear = kNearSteps * kPanel;
-    accumulate_steps<Stored, kUse>(tile, 0, cut, kNear, sums);
-    accumulate_steps<Stored, kUse>(tile, cut, tile.count, kNear + (kPanels - 1) * tile.panel_stride, sums);
-  } else if (tile.results.y != nullptr) {
-    return finish_tile<Stored, kUse, kRows, kVectors>(tile, sums);
+    const std::int64_t over = kNear + (kPanels - 1) * tile.panel_stride;
+    accumulate_steps<Stored, kUse>(tile, 0, cut, {nullptr, 0, kNear}, sums);
+    accumulate_steps<Stored, kUse>(tile, cut, tile.count, {nullptr, 0, over}, sums);
   } else {
-    accumulate_steps<Stored, kUse>(tile, 0, tile.count, kNearSteps * kPanel, sums);
+    accumulate_and_fetch<Stored, kUse>(tile, sums);
+    if (tile.results.y != nullptr) return write_results<kRows, kVectors>(tile.results, sums);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
