@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -120,6 +121,13 @@ Result<void> Trainer::load_state(const fs::path& path) {
                   "{}: '{}' is not of this model; resume with the model the run began with", path.string(),
                   name);
     hf::widen(view, 0, out);
+    // Else hours go by until the next checkpoint refuses to be written.
+    if (!std::all_of(out.begin(), out.end(), [](float value) { return std::isfinite(value); }))
+      return fail(
+          Code::kDataLoss,
+          "{}: '{}' holds a value that is not finite, so the file is damaged; go on from an older checkpoint "
+          "by writing its name into `latest`",
+          path.string(), name);
     return {};
   };
   const model::ParamLayout& layout = model_->layout();

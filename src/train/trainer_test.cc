@@ -142,6 +142,9 @@ TEST_F(TrainerTest, StateThatIsNotThisModelsIsRefused) {
   expect_refused(state.substr(0, state.size() - 4), Code::kDataLoss);
   expect_refused(state.substr(0, 5), Code::kDataLoss);
   expect_refused("", Code::kDataLoss);
+  std::string damaged = state;  // among the second moments, which come last but for the number of updates
+  std::fill(damaged.end() - 400, damaged.end() - 100, '\xff');
+  expect_refused(damaged, Code::kDataLoss);
   // Another model's: same names, other shapes.
   model::ModelSpec spec = run.model->spec();
   spec.intermediate += 16;
