@@ -13,7 +13,7 @@ namespace rondo {
 // Opened for writing, for a network file system refuses an exclusive lock otherwise.
 Result<FileLock> FileLock::take(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return fail(Code::kIo, "cannot create {}", path.string());
+  if (fd < 0) return fail(Code::kIo, "cannot create {}: {}", path.string(), std::strerror(errno));
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return FileLock(fd);
   const int error = errno;
   ::close(fd);

@@ -185,6 +185,11 @@ TEST_F(RunFolderTest, RunFolderThatCannotBeMade) {
   EXPECT_THAT(open_error(), HasSubstr("choose another trainer.run_dir"));
 }
 
+TEST_F(RunFolderTest, LockThatCannotBeTakenSaysWhy) {
+  fs::create_directories(root_ / ".lock");
+  EXPECT_THAT(open_error(), HasSubstr("Is a directory; choose another trainer.run_dir"));
+}
+
 // With a real model and trainer.
 class CheckpointTest : public RunFolderTest {
  protected:
