@@ -41,6 +41,14 @@ struct ThreadPool::State {
   alignas(64) const TaskRef* task = nullptr;  // null with a new epoch: stop
   std::vector<std::thread> workers;
 
+  // Here rather than in the pool, whose constructor may fail to start one more thread.
+  ~State() {
+    task = nullptr;
+    epoch.fetch_add(1, std::memory_order_release);
+    epoch.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work(int index) {
     std::uint32_t seen = 0;
     for (;;) {
@@ -57,12 +65,7 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), state_(std:
   for (int i = 1; i < num_threads; ++i) state_->workers.emplace_back([this, i] { state_->work(i); });
 }
 
-ThreadPool::~ThreadPool() {
-  state_->task = nullptr;
-  state_->epoch.fetch_add(1, std::memory_order_release);
-  state_->epoch.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::run(TaskRef task) {
   if (num_threads_ == 1) {

@@ -115,6 +115,12 @@ class CommandLineTest(BadInputTest):
         self.assert_refused(rondo("config", "--markdown", "rollout.n=3"), "--markdown")
         self.assert_refused(rondo("simulate", "--json", "--per-seed"), "--per-seed")
 
+    def test_more_threads_than_the_limits_allow(self):
+        limit = 2 << 30  # of addresses, of which each thread takes 8 MiB for its stack
+        result = self.train(self.scratch / "threads", "trainer.threads=1024",
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assert_refused(result, "trainer.threads", "rollout.instances", code=FAILED)
+
     def test_output_that_cannot_be_written(self):
         arguments = self.arguments(self.scratch / "unseen")
         for command in (["config"], ["eval"], ["generate", "--prompt", "a", "--raw"], ["train"], ["simulate"],

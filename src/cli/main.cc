@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/text_distance.h"
@@ -225,6 +226,12 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
     std::fputs("rondo: out of memory; lower engine.kv_memory or use a smaller model\n", stderr);
+  } catch (const std::system_error& error) {  // of starting a thread: files report errors as values
+    std::fprintf(
+        stderr,
+        "rondo: %s; if these are too many threads, lower trainer.threads and rollout.instances, or raise the "
+        "user's limits\n",
+        error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rondo: unexpected failure: %s\n", error.what());
   }
