@@ -19,14 +19,21 @@ struct Normal {
   double variance = 0.0;
 };
 
+// Of the standard normal.
+double tail_above(double z) {
+  return 0.5 * std::erfc(z / std::numbers::sqrt2);
+}
+double density_at(double z) {
+  return std::exp(-0.5 * z * z) / std::sqrt(2.0 * std::numbers::pi);
+}
+
 // E[x] and Var[x] of a normal known to be above `bound`.
 Normal beyond(const Normal& normal, double bound) {
   const double sigma = std::sqrt(normal.variance);
   const double alpha = (bound - normal.mean) / sigma;
-  const double tail = 0.5 * std::erfc(alpha / std::numbers::sqrt2);
+  const double tail = tail_above(alpha);
   constexpr double kNoTail = 1e-12;  // there the hazard is alpha + 1/alpha, and hardly anything is left above
-  const double density = std::exp(-0.5 * alpha * alpha) / std::sqrt(2.0 * std::numbers::pi);
-  const double hazard = tail > kNoTail ? density / tail : alpha + 1.0 / alpha;
+  const double hazard = tail > kNoTail ? density_at(alpha) / tail : alpha + 1.0 / alpha;
   const double left = std::max(0.0, 1.0 - hazard * (hazard - alpha));
   return {normal.mean + sigma * hazard, normal.variance * left};
 }
@@ -183,22 +190,39 @@ LengthPrior learn(const LengthPrior& before, const LengthSample& sample) {
           .weight = fresh + old};
 }
 
-double normal_bound(double share) {
-  RONDO_CHECK(share > 0.0 && share <= 0.5);
-  double low = 0.0;
-  double high = 40.0;  // beyond it no double is left
-  for (int i = 0; i < 60; ++i) {
-    const double middle = 0.5 * (low + high);
-    (0.5 * std::erfc(middle / std::numbers::sqrt2) > share ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
+LengthForecast forecast(const LengthPrior& prior, std::span<const std::int32_t> finished,
+                        std::span<const std::int32_t> unfinished) {
+  const GroupMean mean = mean_of_group(prior, finished, unfinished);
+  return {mean.log_mean, std::sqrt(mean.variance * (1.0 + 1.0 / mean.weight))};
 }
 
-std::int64_t upper_length(const LengthPrior& prior, double z, std::span<const std::int32_t> finished,
-                          std::span<const std::int32_t> unfinished) {
-  const GroupMean mean = mean_of_group(prior, finished, unfinished);
-  const double upper = mean.log_mean + z * std::sqrt(mean.variance) * std::sqrt(1.0 + 1.0 / mean.weight);
-  return std::max<std::int64_t>(1, std::llround(std::min(std::exp(upper), kLargestLength)));
+// Newton's method on the log of the tail, from log(tail(z)) = -0.416 z^2 - 0.717 z - log 2, which is within a
+// twentieth of z.
+double normal_bound(double share) {
+  RONDO_CHECK(share > 0.0 && share <= 0.5);
+  constexpr int kRounds = 3;
+  const double log_share = std::log(share);
+  double z =
+      (std::sqrt(0.717 * 0.717 - 4.0 * 0.416 * (log_share + std::numbers::ln2)) - 0.717) / (2.0 * 0.416);
+  for (int round = 0; round < kRounds; ++round) {
+    const double tail = tail_above(z);
+    z += (std::log(tail) - log_share) * tail / density_at(z);
+  }
+  return z;
+}
+
+std::int64_t upper_length(const LengthForecast& forecast, double share, std::int32_t generated) {
+  constexpr double kFar = 7.0;  // deviations; beyond it log(tail(z)) is -z^2 / 2 and what hardly changes
+  double z = 0.0;
+  const double reached =
+      generated < 1 ? -kFar : (std::log(generated) - forecast.log_mean) / forecast.deviation;
+  if (reached > kFar) {
+    z = std::sqrt(reached * reached - 2.0 * std::log(share));
+  } else {
+    z = normal_bound(share * tail_above(reached));
+  }
+  const double upper = std::exp(forecast.log_mean + z * forecast.deviation);
+  return std::max<std::int64_t>(1, std::llround(std::min(upper, kLargestLength)));
 }
 
 }  // namespace rondo::rollout

@@ -68,18 +68,32 @@ LengthSample sample_of(std::span<const GroupSpec> groups);
 /// the scheduler trust one short sibling. Unchanged if the sample has fewer than 2 groups of 2 responses.
 LengthPrior learn(const LengthPrior& before, const LengthSample& sample);
 
-/// How many standard deviations above its mean a normal goes with a probability of `share`, in (0, 0.5].
-double normal_bound(double share);
+/// What a group's responses are taken to be: their logs normal with this mean and standard deviation.
+struct LengthForecast {
+  double log_mean = 0.0;
+  double deviation = 0.0;  // 0: nothing is known
+  bool known() const { return deviation > 0.0; }
+  bool operator==(const LengthForecast&) const = default;
+};
 
-/// The length that a group's unfinished responses exceed with no more than the share that `z` stands for:
-/// exp(m + z * s * sqrt(1 + 1/n)), at least 1.
+/// The forecast m, s * sqrt(1 + 1/n) of a group's further responses.
 ///
 /// s = sigma * sqrt(1 - rho), and m is the likeliest mean of the group's logs: normal around the prior's,
 /// known from `finished` exactly and from `unfinished` as being beyond what these have generated. So the
 /// first to finish, the shortest of the group, does not pass for typical. n counts what m rests on: (1 -
 /// rho)/rho for the prior, 1 per finished response, up to 1 per unfinished one, the more the further beyond m
 /// it is.
-std::int64_t upper_length(const LengthPrior& prior, double z, std::span<const std::int32_t> finished,
-                          std::span<const std::int32_t> unfinished);
+LengthForecast forecast(const LengthPrior& prior, std::span<const std::int32_t> finished,
+                        std::span<const std::int32_t> unfinished);
+
+/// How many standard deviations above its mean a normal goes with a probability of `share`, in (0, 0.5].
+double normal_bound(double share);
+
+/// The length that a response which has `generated` tokens and goes on exceeds with a probability of `share`,
+/// in (0, 0.5]; at least 1.
+///
+/// What has outgrown a forecast was misjudged and goes on for long: the bound then grows faster than the
+/// response.
+std::int64_t upper_length(const LengthForecast& forecast, double share, std::int32_t generated);
 
 }  // namespace rondo::rollout

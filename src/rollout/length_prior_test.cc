@@ -107,14 +107,39 @@ TEST(LengthPriorTest, NormalBoundIsTheUpperQuantile) {
 // rho = 1/2: the prior weighs as much as one response.
 constexpr LengthPrior kHalf{.log_median = 5.0, .sigma = 1.0, .rho = 0.5, .weight = 10};
 
-TEST(LengthPriorTest, UpperLengthShrinksToThePrior) {
-  const double median = std::exp(5.0);
-  EXPECT_EQ(upper_length(kHalf, 0.0, {}, {}), std::llround(median));
-  EXPECT_EQ(upper_length(kHalf, 2.0, {}, {}), std::llround(median * std::exp(2.0)));
+TEST(LengthPriorTest, ForecastShrinksToThePrior) {
+  EXPECT_DOUBLE_EQ(forecast(kHalf, {}, {}).log_mean, 5.0);
+  EXPECT_DOUBLE_EQ(forecast(kHalf, {}, {}).deviation, 1.0);
   const std::vector<std::int32_t> finished = {400};
-  const double width = 2.0 * std::sqrt(0.5) * std::sqrt(1.5);
-  EXPECT_EQ(upper_length(kHalf, 2.0, finished, {}),
-            std::llround(std::sqrt(median * 400.0) * std::exp(width)));
+  EXPECT_DOUBLE_EQ(forecast(kHalf, finished, {}).log_mean, 0.5 * (5.0 + std::log(400.0)));
+  EXPECT_DOUBLE_EQ(forecast(kHalf, finished, {}).deviation, std::sqrt(0.5 * 1.5));
+}
+
+TEST(LengthPriorTest, UpperLengthIsTheQuantileOfWhatGoesOn) {
+  constexpr LengthForecast kForecast{.log_mean = 5.0, .deviation = 0.4};
+  const auto beyond = [&](double tokens) {
+    return 0.5 * std::erfc((std::log(tokens) - 5.0) / 0.4 / std::sqrt(2.0));
+  };
+  for (const double share : {0.5, 0.1, 1e-3, 1e-6}) {
+    for (const std::int32_t generated : {0, 1, 100, 148, 400, 1000}) {
+      const auto upper = static_cast<double>(upper_length(kForecast, share, generated));
+      const double still_there = generated == 0 ? 1.0 : beyond(generated);
+      EXPECT_GE(beyond(upper - 0.51), share * still_there) << share << " " << generated;
+      EXPECT_LE(beyond(upper + 0.51), share * still_there) << share << " " << generated;
+    }
+  }
+  // exp(5 + 0.4 * 7) = 2441: on both sides of where the tail is no longer computed but estimated.
+  EXPECT_NEAR(static_cast<double>(upper_length(kForecast, 1e-3, 2445)) / 2445.0,
+              static_cast<double>(upper_length(kForecast, 1e-3, 2435)) / 2435.0, 0.01);
+}
+
+TEST(LengthPriorTest, WhatHasOutgrownItsForecastGoesOnForLong) {
+  constexpr LengthForecast kForecast{.log_mean = 5.0, .deviation = 0.4};
+  const auto left = [&](std::int32_t generated) {
+    return upper_length(kForecast, 0.01, generated) - generated;
+  };
+  EXPECT_LT(left(200), left(0));
+  EXPECT_GT(left(800), left(400));
 }
 
 // The log mean of the greatest likelihood, by trying them all.
@@ -138,7 +163,7 @@ double likeliest_mean(const LengthPrior& prior, const std::vector<std::int32_t>&
   return best;
 }
 
-TEST(LengthPriorTest, UpperLengthRestsOnTheLikeliestMean) {
+TEST(LengthPriorTest, ForecastRestsOnTheLikeliestMean) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 20; ++trial) {
     const double rho = 0.1 + 0.8 * static_cast<double>(trial) / 20.0;
@@ -147,9 +172,9 @@ TEST(LengthPriorTest, UpperLengthRestsOnTheLikeliestMean) {
     std::vector<std::int32_t> unfinished(random() % 6);
     for (std::int32_t& tokens : finished) tokens = static_cast<std::int32_t>(100 + random() % 900);
     for (std::int32_t& tokens : unfinished) tokens = static_cast<std::int32_t>(random() % 1000);
-    const double log_mean = std::log(static_cast<double>(upper_length(prior, 0.0, finished, unfinished)));
-    // Rounding to a token, the grid, and what is left out of responses far below the mean.
-    EXPECT_NEAR(log_mean, likeliest_mean(prior, finished, unfinished), 0.007) << trial;
+    const double log_mean = forecast(prior, finished, unfinished).log_mean;
+    // The grid, and what is left out of responses far below the mean.
+    EXPECT_NEAR(log_mean, likeliest_mean(prior, finished, unfinished), 0.003) << trial;
   }
 }
 
@@ -157,18 +182,18 @@ TEST(LengthPriorTest, TheFirstToFinishIsNotTypical) {
   const std::vector<std::int32_t> finished = {50};
   const std::vector<std::int32_t> behind(7, 0);
   const std::vector<std::int32_t> level(7, 50);
-  const std::int64_t alone = upper_length(kHalf, 3.0, finished, behind);
-  EXPECT_EQ(alone, upper_length(kHalf, 3.0, finished, {}));
-  EXPECT_GT(static_cast<double>(upper_length(kHalf, 0.0, finished, level)),
-            1.3 * static_cast<double>(upper_length(kHalf, 0.0, finished, behind)));
+  EXPECT_EQ(forecast(kHalf, finished, behind), forecast(kHalf, finished, {}));
+  EXPECT_GT(forecast(kHalf, finished, level).log_mean,
+            forecast(kHalf, finished, behind).log_mean + std::log(1.3));
 }
 
 TEST(LengthPriorTest, EqualAndAbsurdLengthsGiveFiniteBounds) {
   const LengthPrior equal{.log_median = 5.0, .sigma = 0.0, .rho = 0.0, .weight = 10};
   const std::vector<std::int32_t> far = {1 << 30};
-  EXPECT_GT(upper_length(equal, 5.0, {}, far), 148);
-  EXPECT_LE(upper_length(equal, 5.0, far, far), 1'000'000'000);
-  EXPECT_EQ(upper_length({.log_median = -50.0, .sigma = 1.0, .rho = 0.5, .weight = 1}, 1.0, {}, {}), 1);
+  EXPECT_GT(upper_length(forecast(equal, {}, far), 1e-6, 0), 148);
+  EXPECT_LE(upper_length(forecast(equal, far, far), 1e-6, 1 << 30), std::int64_t{1} << 31);
+  EXPECT_GE(upper_length(forecast(equal, {}, {}), 1e-30, 1 << 29), 1 << 29);
+  EXPECT_EQ(upper_length({.log_mean = -50.0, .deviation = 1.0}, 0.1, 0), 1);
 }
 
 }  // namespace

@@ -33,14 +33,16 @@ std::int64_t seer(const Request& request, const Group& group) {
   return kAfterProbes - estimate;
 }
 
-// Most left to do first, where the end is taken to be late: what hardly any response of the step goes beyond,
-// or a third more than there is. Without anything learned: probes, then the least generated.
+// Most left to do first, where the end is taken to be late: what hardly any response goes beyond that has
+// come as far. Without anything learned: probes, then the least generated.
 std::int64_t seer_plus(const Request& request, const Group& group) {
-  if (group.upper_tokens == 0) return (request.is_probe ? 0 : kAfterProbes) + request.generated;
-  const std::int64_t grown = std::int64_t{request.generated} * 13 / 10;
-  const std::int64_t end =
-      std::min<std::int64_t>(request.max_new_tokens, std::max(group.upper_tokens, grown));
-  return request.generated - end;
+  if (!group.forecast.known()) return (request.is_probe ? 0 : kAfterProbes) + request.generated;
+  // It grows with what there is, so one beyond the limit need not be computed.
+  std::int64_t upper = group.upper_tokens;
+  if (upper < request.max_new_tokens) {
+    upper = upper_length(group.forecast, group.upper_share, request.generated);
+  }
+  return request.generated - std::min<std::int64_t>(request.max_new_tokens, upper);
 }
 
 std::int64_t longest_remaining(const Request& request, const Group&) {

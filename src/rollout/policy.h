@@ -47,7 +47,7 @@ struct PolicyRules {
   bool needs_true_lengths = false;   // an oracle: not for training
   bool strictly_synchronous = true;  // every response that was asked for is finished
   bool can_starve = false;           // its order alone may pass a request over for ever
-  bool learns_lengths = false;       // ranks by Group::upper_tokens where there is one
+  bool learns_lengths = false;       // ranks by Group::forecast where there is one
   std::int64_t (*rank)(const Request& request, const Group& group) = nullptr;  // the least is served first
 };
 

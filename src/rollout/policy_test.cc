@@ -137,46 +137,66 @@ TEST_F(PolicyTest, SeerPlusServesMostRemainingByTheGroupsForecast) {
   EXPECT_EQ(serve_all(), (Order{12, 11, 2}));
 }
 
+TEST_F(PolicyTest, SeerPlusServesWhatHasOutgrownItsForecast) {
+  // A hundredth goes beyond 376 tokens, but of those that have reached 400, a hundredth goes beyond 700.
+  make({.policy = Policy::kSeerPlus, .chunk_tokens = 500, .length_misses = 0.04}, {},
+       {.log_median = 5.0, .sigma = 0.4, .rho = 0.1, .weight = 100});
+  add_instance(0);
+  add(group(0, 2));
+  add(group(1, 2));
+  serve_all();
+  chunk_done(0, 400);
+  chunk_done(10, 160);
+  EXPECT_EQ(serve_all(), (Order{0, 10}));
+}
+
 TEST_F(PolicyTest, SeerPlusLearnsFromEveryChunkOfASibling) {
   make({.policy = Policy::kSeerPlus, .length_misses = 1.27}, {},
        {.log_median = 4.0, .sigma = 0.5, .rho = 0.5, .weight = 10.0});
   add_instance(0);
   add(group(0, 4));
   serve_all();
-  const std::int64_t& upper = scheduler_->requests()[GroupSlot(0)].upper_tokens;
+  const LengthForecast& forecast = scheduler_->requests()[GroupSlot(0)].forecast;
   finish(0, 20);
-  const std::int64_t after_the_shortest = upper;
+  const double after_the_shortest = forecast.log_mean;
   // Still below the median of 55, and yet these have not ended at 20.
   for (const int request : {1, 2, 3}) {
-    const std::int64_t before = upper;
+    const double before = forecast.log_mean;
     chunk_done(request, 40);
-    EXPECT_GT(upper, before);
+    EXPECT_GT(forecast.log_mean, before);
   }
-  EXPECT_GT(upper, after_the_shortest * 5 / 4);
+  EXPECT_GT(forecast.log_mean, after_the_shortest + std::log(1.25));
 }
 
-TEST_F(PolicyTest, SeerPlusAllowsForMoreTheMoreResponsesAStepHas) {
-  make({.policy = Policy::kSeerPlus}, {}, {.log_median = 4.0, .sigma = 0.5, .rho = 0.5, .weight = 10.0});
-  add_instance(0);
-  const auto upper = [&](int slot) { return scheduler_->requests()[GroupSlot(slot)].upper_tokens; };
+TEST_F(PolicyTest, SeerPlusAllowsForMoreTheMoreResponsesRunAtATime) {
+  make({.policy = Policy::kSeerPlus, .length_misses = 1.0}, {},
+       {.log_median = 4.0, .sigma = 0.5, .rho = 0.5, .weight = 10.0});
+  add_instance(0, 1000, 3);
+  const auto share = [&](int group) {
+    return scheduler_->requests()[*scheduler_->requests().find(GroupId(group))].upper_share;
+  };
+  // Before it is known how many run at a time, all count; equal groups do not differ by when they came.
   add(group(0, 4));
-  // Quantiles 1 - 1/4 and 1 - 1/16; equal groups do not differ by when they came.
-  EXPECT_EQ(upper(0), std::llround(std::exp(4.0 + 0.5 * 0.674490)));
+  EXPECT_EQ(share(0), 1.0 / 4);
   for (int g = 1; g < 4; ++g) add(group(g, 4));
-  for (int g = 0; g < 4; ++g) EXPECT_EQ(upper(g), std::llround(std::exp(4.0 + 0.5 * 1.534121)));
-  // Finished ones still count, until a new version begins.
-  serve_all();
-  for (int g = 0; g < 4; ++g) {
-    for (int i = 0; i < 4; ++i) finish(10 * g + i, 20 + 10 * g + i);
+  for (int g = 0; g < 4; ++g) EXPECT_EQ(share(g), 1.0 / 16);
+  // With as many assignments as there are responses it is known.
+  std::vector<std::int64_t> running;
+  for (int i = 0; i < 16; ++i) {
+    EXPECT_EQ(share(3), 1.0 / 16) << i;
+    if (running.size() == 3) {
+      chunk_done(running.front(), 1);
+      running.erase(running.begin());
+    }
+    running.push_back(assign().request.value());
   }
+  EXPECT_EQ(share(3), 1.0 / 4);  // 3 run, counted as 4
   add(group(4, 4));
-  const int slot = scheduler_->requests().find(GroupId(4))->value();
-  EXPECT_EQ(upper(slot), std::llround(std::exp(4.0 + 0.5 * 1.862732)));  // 20 count as 32
+  EXPECT_EQ(share(4), 1.0 / 4);
+  for (const std::int64_t request : running) chunk_done(request, 1);
   scheduler_->new_policy_version();
-  const LengthPrior& learned = scheduler_->prior();
-  EXPECT_EQ(upper(slot),
-            std::llround(std::exp(learned.log_median + learned.sigma * 0.674490 * std::sqrt(1 - learned.rho) *
-                                                           std::sqrt(1 / (1 - learned.rho)))));
+  scheduler_->check_invariants();
+  EXPECT_EQ(share(0), 1.0 / 32);  // 20 wait
 }
 
 TEST_F(PolicyTest, TheLongestWaitingIsServedOnceAPeriod) {

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "rollout/id_vector.h"
+#include "rollout/length_prior.h"
 #include "rollout/request.h"
 
 namespace rondo::rollout {
@@ -40,7 +41,9 @@ struct Group {
   std::int32_t longest_true = 0;      // tokens; 0: unknown
   std::int32_t longest_past = 0;      // tokens, of an earlier epoch; 0: unknown
   std::vector<std::int32_t> past_lengths = {};
-  std::int64_t upper_tokens = 0;  // what its samples hardly exceed, from a LengthPrior; 0: unknown
+  LengthForecast forecast = {};   // of its samples, from a LengthPrior
+  double upper_share = 0.5;       // of responses that may end later than is allowed for
+  std::int64_t upper_tokens = 0;  // what is allowed for at first, by these two
   InstanceId instance = {};       // of a policy that keeps groups together; invalid: not placed yet
 };
 

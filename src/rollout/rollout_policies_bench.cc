@@ -1,6 +1,6 @@
 // The policies side by side on a model cluster: total and tail time over paired seeds.
 //
-//   rollout_policies_bench [num_seeds] [workload]
+//   rollout_policies_bench [num_seeds] [workload] [first_seed]
 //
 // Each column is the mean over seeds, with its standard error, of the policy's time divided by that of
 // oracle_lfs on the same lengths. "tail" is the time in which only the last 10 % of responses run, divided by
@@ -126,7 +126,7 @@ struct Mean {
   }
 };
 
-void compare(const Workload& workload, int num_seeds) {
+void compare(const Workload& workload, int num_seeds, std::uint64_t first_seed) {
   fmt::print("\n{}: {} x {} responses, {} instances\n", workload.name, workload.num_groups,
              workload.num_samples, workload.num_instances);
   fmt::print("{:18} {:>6} {:>16} {:>16} {:>9} {:>9}\n", "policy", "chunk", "total", "tail", "preempted",
@@ -138,7 +138,7 @@ void compare(const Workload& workload, int num_seeds) {
     Mean preemptions;
     Mean moves;
     for (int seed = 0; seed < num_seeds; ++seed) {
-      const Outcome outcome = run(workload, policy, chunk, static_cast<std::uint64_t>(seed));
+      const Outcome outcome = run(workload, policy, chunk, first_seed + static_cast<std::uint64_t>(seed));
       if (policy == Policy::kOracleLfs && chunk == 0) oracle[seed] = outcome;
       total.add(outcome.total / oracle[seed].total);
       tail.add(outcome.tail / oracle[seed].total);
@@ -164,8 +164,10 @@ void compare(const Workload& workload, int num_seeds) {
 int main(int argc, char** argv) {
   const int num_seeds = argc > 1 ? std::atoi(argv[1]) : 10;
   const std::string only = argc > 2 ? argv[2] : "";
+  const auto first_seed = static_cast<std::uint64_t>(argc > 3 ? std::atoll(argv[3]) : 0);
   for (const auto& workload : rondo::rollout::workloads()) {
-    if (only.empty() || workload.name.find(only) == 0) rondo::rollout::compare(workload, num_seeds);
+    if (only.empty() || workload.name.find(only) == 0)
+      rondo::rollout::compare(workload, num_seeds, first_seed);
   }
   return 0;
 }

@@ -146,8 +146,9 @@ Result<void> Scheduler::add_group(const GroupSpec& spec) {
     ledger_.add_request(member, slot);
     enqueue(member);
   }
-  const bool revises_all = count_requests(num_requests_ + std::ssize(spec.samples));
-  if (learns_lengths()) revises_all ? revise_upper_lengths() : revise_upper_length(slot);
+  num_requests_ += std::ssize(spec.samples);
+  const bool revises_all = !has_counted_running_ && share_misses(num_requests_);
+  if (learns_lengths()) revises_all ? revise_forecasts() : revise_forecast(slot);
   return {};
 }
 

@@ -84,7 +84,7 @@ class Scheduler final {
     int move_threshold = 512;  // kMeasured must be resolved before a Scheduler is made
     int starvation_period = 64;
     double over_issue = 2.0;
-    double length_misses = 1.0;
+    double length_misses = 0.5;
 
     template <class V>
     void visit(V& v) {
@@ -109,9 +109,10 @@ class Scheduler final {
       v.field("starvation_period", starvation_period,
               "One decision in so many serves the response that has waited longest", {.min = 2});
       v.field("over_issue", over_issue, "partial: groups issued per group wanted", {.min = 1});
-      v.field("length_misses", length_misses,
-              "seer_plus: of all responses of a step, about so many may end later than is allowed for",
-              {.above = 0});
+      v.field(
+          "length_misses", length_misses,
+          "seer_plus: of the responses that run at a time, about so many may end later than is allowed for",
+          {.above = 0});
     }
     Result<void> validate() const;
   };
@@ -216,10 +217,11 @@ class Scheduler final {
   void enqueue(RequestSlot slot);
   Priority priority_of(const Request& request) const;
   bool learns_lengths() const { return rules_->learns_lengths && prior_.weight > 0.0; }
-  bool count_requests(std::int64_t num_requests);
-  void revise_upper_lengths();
-  void revise_upper_length(GroupSlot slot);
-  std::int64_t upper_length_of(GroupSlot slot) const;
+  bool share_misses(std::int64_t num_running);
+  void count_running();
+  void revise_forecasts();
+  void revise_forecast(GroupSlot slot);
+  LengthForecast forecast_of(GroupSlot slot) const;
   void reprioritize(GroupSlot slot);
   void remove_group(GroupSlot slot);
   void check_requests() const;
@@ -238,8 +240,10 @@ class Scheduler final {
   Stats stats_;
   std::int64_t version_ = 0;  // counts changes, so that a stale plan is noticed
   std::int64_t goal_ = 0;
-  std::int64_t num_requests_ = 0;  // of this policy version, finished ones among them
-  double length_bound_ = 0.0;      // standard deviations beyond which hardly any of them ends
+  std::int64_t num_requests_ = 0;     // of this policy version, finished ones among them
+  double upper_share_ = 0.5;          // Group::upper_share of all
+  std::int64_t since_count_ = 0;      // assignments since it was last set by what runs
+  bool has_counted_running_ = false;  // in this policy version
   std::int32_t num_in_flight_ = 0;
   InstanceId last_in_turn_;
 };

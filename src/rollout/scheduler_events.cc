@@ -1,7 +1,6 @@
 // Scheduler: what happens, applied to the state. Planning is in scheduler.cc.
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,11 @@
 #include "rollout/scheduler.h"
 
 namespace rondo::rollout {
+namespace {
+
+constexpr double kLeastShare = 1e-30;
+
+}  // namespace
 
 void Scheduler::commit(const Assignment& assignment) {
   RONDO_CHECK_EQ(assignment.version, version_);
@@ -33,6 +37,7 @@ void Scheduler::commit(const Assignment& assignment) {
     group.instance = placement.instance;
     last_in_turn_ = placement.instance;
   }
+  count_running();
 }
 
 void Scheduler::apply(const Eviction& eviction) {
@@ -64,7 +69,7 @@ void Scheduler::chunk_done(RequestId id, std::int32_t new_tokens) {
   const std::int32_t computed = table_[request.group].prompt_tokens + request.generated - 1;
   ledger_.prompt_computed(slot);
   ledger_.park(slot, computed, private_blocks(request, computed), request.priority);
-  if (learns_lengths()) revise_upper_length(request.group);
+  if (learns_lengths()) revise_forecast(request.group);
 }
 
 void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
@@ -84,7 +89,7 @@ void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
   ++group.num_finished;
   group.longest_finished = std::max(group.longest_finished, total_tokens);
   if (group.num_finished < group.num_samples) {
-    learns_lengths() ? revise_upper_length(group_slot) : reprioritize(group_slot);
+    learns_lengths() ? revise_forecast(group_slot) : reprioritize(group_slot);
     return;
   }
   ++stats_.finished_groups;
@@ -108,32 +113,44 @@ void Scheduler::remove_group(GroupSlot slot) {
   table_.remove(slot);
 }
 
-bool Scheduler::count_requests(std::int64_t num_requests) {
-  num_requests_ = num_requests;
-  // In powers of two, so that a step that is filled group by group changes it a few times in all.
-  const auto rounded = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(num_requests)));
-  const double share = std::clamp(config_.length_misses / rounded, std::numeric_limits<double>::min(), 0.5);
-  const double z = normal_bound(share);
-  return std::exchange(length_bound_, z) != z;
+// In powers of two, so that it changes a few times in all. True: it did.
+bool Scheduler::share_misses(std::int64_t num_running) {
+  const auto rounded = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(num_running)));
+  const double share = std::clamp(config_.length_misses / rounded, kLeastShare, 0.5);
+  return std::exchange(upper_share_, share) != share;
 }
 
-void Scheduler::revise_upper_lengths() {
-  for (const auto& [id, slot] : table_.groups()) revise_upper_length(slot);
+// How many run at a time shows once each could have had a turn: until then, all count as running. Ranking all
+// again costs as much as all have assignments, so it is done no more often.
+void Scheduler::count_running() {
+  if (!learns_lengths() || ++since_count_ < std::int64_t{num_in_flight_} + queue_.size()) return;
+  since_count_ = 0;
+  has_counted_running_ = true;
+  if (share_misses(num_in_flight_)) revise_forecasts();
 }
 
-void Scheduler::revise_upper_length(GroupSlot slot) {
-  const std::int64_t upper = upper_length_of(slot);
-  if (std::exchange(table_[slot].upper_tokens, upper) != upper) reprioritize(slot);
+void Scheduler::revise_forecasts() {
+  for (const auto& [id, slot] : table_.groups()) revise_forecast(slot);
 }
 
-std::int64_t Scheduler::upper_length_of(GroupSlot slot) const {
+void Scheduler::revise_forecast(GroupSlot slot) {
+  Group& group = table_[slot];
+  const LengthForecast forecast = forecast_of(slot);
+  if (group.forecast == forecast && group.upper_share == upper_share_) return;
+  group.forecast = forecast;
+  group.upper_share = upper_share_;
+  group.upper_tokens = upper_length(forecast, upper_share_, 0);
+  reprioritize(slot);
+}
+
+LengthForecast Scheduler::forecast_of(GroupSlot slot) const {
   std::vector<std::int32_t> finished = table_[slot].past_lengths;
   std::vector<std::int32_t> unfinished;
   for (const RequestSlot member : table_.members(slot)) {
     const Request& request = table_[member];
     (request.state == RequestState::kFinished ? finished : unfinished).push_back(request.generated);
   }
-  return upper_length(prior_, length_bound_, finished, unfinished);
+  return forecast(prior_, finished, unfinished);
 }
 
 void Scheduler::reprioritize(GroupSlot slot) {
@@ -159,8 +176,11 @@ void Scheduler::new_policy_version() {
   }
   prior_ = learn(prior_, sample);
   finished_lengths_.clear();
-  count_requests(queue_.size());
-  if (learns_lengths()) revise_upper_lengths();
+  num_requests_ = queue_.size();
+  since_count_ = 0;
+  has_counted_running_ = false;
+  share_misses(num_requests_);
+  if (learns_lengths()) revise_forecasts();
 }
 
 std::vector<RequestId> Scheduler::abandon() {
@@ -206,7 +226,9 @@ void Scheduler::check_invariants() const {
   check_requests();
   if (!learns_lengths()) return;
   for (const auto& [id, slot] : table_.groups()) {
-    RONDO_CHECK_EQ(table_[slot].upper_tokens, upper_length_of(slot));
+    RONDO_CHECK(table_[slot].forecast == forecast_of(slot));
+    RONDO_CHECK_EQ(table_[slot].upper_share, upper_share_);
+    RONDO_CHECK_EQ(table_[slot].upper_tokens, upper_length(forecast_of(slot), upper_share_, 0));
   }
 }
 

@@ -226,7 +226,7 @@ TEST_F(SchedulerTest, ANewPolicyVersionVoidsKvAndLearnsLengths) {
   scheduler_->new_policy_version();
   scheduler_->check_invariants();
   EXPECT_EQ(scheduler_->prior().weight, 2.0);
-  EXPECT_GT(scheduler_->requests()[GroupSlot(2)].upper_tokens, 0);
+  EXPECT_TRUE(scheduler_->requests()[GroupSlot(2)].forecast.known());
   const Assignment next = assign();
   EXPECT_EQ(next.placement.source, KvSource::kRecompute);
   EXPECT_EQ(next.placement.cached_tokens, 0);
