@@ -157,16 +157,19 @@ Result<void> InferencePool::make_dispatcher(const Config& config, int move_thres
              .disk_blocks = rollout.disk_kv_memory.bytes / block};
   schedule_ = rollout.schedule;
   schedule_.move_threshold = move_threshold;
+  if (!rollout.input_log.empty()) {
+    RONDO_ASSIGN(input_log_, InputLogFile::create(rollout.input_log));
+  }
   RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(schedule_, limits_));
+  auto store = std::make_unique<rollout::KvStore>(std::move(files));
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
                                  .instances = {},
                                  .events = &events_,
-                                 .store = std::make_unique<rollout::KvStore>(std::move(files)),
+                                 .store = std::move(store),
                                  .clock = &clock_,
                                  .drafts = draft_server_.get()};
   for (const auto& instance : instances_) deps.instances.push_back(instance.get());
-  if (!rollout.input_log.empty()) {
-    RONDO_ASSIGN(input_log_, InputLogFile::create(rollout.input_log));
+  if (input_log_ != nullptr) {
     deps.input_log = [log = input_log_.get()](const rollout::TimedInput& input) { log->add(input); };
   }
   RONDO_ASSIGN(dispatcher_, rollout::Dispatcher::create(rollout.dispatch, std::move(deps)));
