@@ -115,6 +115,19 @@ class DamagedCheckpointTest(BrokenRunTest):
                 self.assertIn("resuming from", result.stderr)
                 self.assertIn("state.safetensors", result.stderr)
 
+    def test_older_checkpoint_goes_on_where_the_newest_is_damaged(self):
+        run_dir = self.broken_run("flipped", "step_begin:6")
+        state = run_dir / "checkpoints" / "global_step_4" / "trainer" / "state.safetensors"
+        flipped = bytearray(state.read_bytes())
+        flipped[len(flipped) // 2] ^= 1  # in the lowest bits of a finite number
+        state.write_bytes(flipped)
+        result = self.train(run_dir)
+        self.assertEqual(result.returncode, 1)
+        pointer = run_dir / "checkpoints" / "latest"
+        self.assertIn(f"write its name, global_step_2, into {pointer}", result.stderr)
+        pointer.write_text("global_step_2\n")
+        self.assertIn("resuming after step 2 ", self.assert_resumes(run_dir, "older checkpoint"))
+
     def test_pointer_to_nothing_is_refused(self):
         run_dir = self.broken_run("pointer", "step_begin:4")
         (run_dir / "checkpoints" / "latest").write_text("global_step_99\n")

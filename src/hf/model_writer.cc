@@ -121,8 +121,9 @@ const std::vector<std::string>& companion_file_names() {
 }
 
 Result<void> write_safetensors(const fs::path& path, std::span<const TensorSpec> tensors,
-                               const FillTensor& fill) {
-  RONDO_ASSIGN(const std::string header, make_safetensors_header(tensors, {{"format", "pt"}}));
+                               const FillTensor& fill, std::map<std::string, std::string> metadata) {
+  metadata.emplace("format", "pt");
+  RONDO_ASSIGN(const std::string header, make_safetensors_header(tensors, metadata));
   std::size_t largest = 0;
   for (const TensorSpec& tensor : tensors)
     largest = std::max(largest, static_cast<std::size_t>(*num_elements(tensor)));

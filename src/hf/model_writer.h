@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,11 +36,11 @@ struct WriteModelOptions {
 /// Names of the files that are copied from the source folder where they exist.
 const std::vector<std::string>& companion_file_names();
 
-/// Writes one safetensors file, tensor by tensor, and fsyncs it. Of the data, one tensor is in memory at a
-/// time. kNumeric from `narrow`, and whatever `fill` returns; the file is then incomplete and must be thrown
-/// away.
+/// Writes one safetensors file, tensor by tensor, and fsyncs it; `metadata` joins the format's name in its
+/// header. Of the data, one tensor is in memory at a time. kNumeric from `narrow`, and whatever `fill`
+/// returns; the file is then incomplete and must be thrown away.
 Result<void> write_safetensors(const std::filesystem::path& path, std::span<const TensorSpec> tensors,
-                               const FillTensor& fill);
+                               const FillTensor& fill, std::map<std::string, std::string> metadata = {});
 
 /// Writes a whole model folder, durable when it returns. `folder` is created if need be, and must not hold a
 /// model yet. The tensors are those that the architecture has under transformers' names (none for a tied

@@ -97,6 +97,17 @@ Result<void> make_folders(const fs::path& root) {
   return {};
 }
 
+// How to go on without `checkpoint`, which is damaged.
+std::string way_on_without(const Checkpoint& checkpoint) {
+  const fs::path checkpoints = checkpoint.folder.parent_path();
+  for (const std::int64_t step : checkpoint_steps(checkpoints))
+    if (step < checkpoint.global_step)
+      return fmt::format("to go on from the checkpoint before, write its name, {}{}, into {}",
+                         kCheckpointPrefix, step, (checkpoints / kPointer).string());
+  return fmt::format("{} has no older checkpoint to go on from; begin again with another trainer.run_dir",
+                     checkpoints.string());
+}
+
 // A run may go on with other settings, but not without being told.
 void warn_of_changes(const fs::path& old_file, const Config& config) {
   const auto old = read_config(old_file.string(), {});
@@ -174,8 +185,10 @@ Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, co
 Result<void> RunFolder::load(const Checkpoint& checkpoint, train::Trainer& trainer) {
   auto loaded = trainer.load_state(checkpoint.folder / "trainer" / kStateFile);
   if (loaded) return loaded;
-  return tl::unexpected<Status>(
-      std::move(loaded).error().with_context(fmt::format("resuming from {}", checkpoint.folder.string())));
+  const Code code = loaded.error().code();
+  const bool damaged = code == Code::kDataLoss || code == Code::kNotFound;
+  return fail(code, "resuming from {}: {}{}", checkpoint.folder.string(), loaded.error().message(),
+              damaged ? "; " + way_on_without(checkpoint) : "");
 }
 
 rollout::LengthPrior RunFolder::load_length_prior(const Checkpoint& checkpoint) {

@@ -59,7 +59,8 @@ class RunFolder final {
   /// config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or the new
   /// one, whole.
   Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer);
-  /// Restores the trainer and the model's weights from `checkpoint`.
+  /// Restores the trainer and the model's weights from `checkpoint`. If it is damaged, the error says how to
+  /// go on without it.
   static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
   /// What the checkpoint knows of response lengths: nothing if an earlier version wrote it or, with a
   /// warning, if the file is damaged, for it changes speed alone.

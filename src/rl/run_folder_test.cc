@@ -267,6 +267,33 @@ TEST_F(CheckpointTest, DamagedStateIsRefused) {
   EXPECT_EQ(RunFolder::load(checkpoint, *fresh.trainer).error().code(), Code::kNotFound);
 }
 
+TEST_F(CheckpointTest, DamageIsToldWithTheWayOn) {
+  const Parts parts = load_model();
+  RunFolder folder = open();
+  std::vector<Checkpoint> checkpoints;
+  const auto flip_a_bit = [](const Checkpoint& checkpoint) {
+    const fs::path file = checkpoint.folder / "trainer" / "state.safetensors";
+    std::string state = read_file(file).value();
+    state[state.size() - 1000] ^= 1;
+    ASSERT_TRUE(write_file_durable(file, state));
+  };
+  for (const int step : {1, 2}) {
+    checkpoints.push_back(folder.save(step, *parts.session, *parts.trainer).value());
+    flip_a_bit(checkpoints.back());
+  }
+  Parts fresh = load_model();
+  const auto second = RunFolder::load(checkpoints[1], *fresh.trainer);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kDataLoss);
+  EXPECT_THAT(second.error().message(),
+              HasSubstr("global_step_2/trainer/state.safetensors: its checksum is"));
+  EXPECT_THAT(second.error().message(),
+              HasSubstr("write its name, global_step_1, into " + (root_ / "checkpoints/latest").string()));
+  const auto first = RunFolder::load(checkpoints[0], *fresh.trainer);
+  ASSERT_FALSE(first);
+  EXPECT_THAT(first.error().message(), HasSubstr("has no older checkpoint to go on from; begin again"));
+}
+
 TEST_F(CheckpointTest, TwiceTheSameStepIsRefused) {
   const Parts parts = load_model();
   RunFolder folder = open();

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/checksum.h"
 #include "hf/model_writer.h"
 #include "model/load.h"
 
@@ -38,6 +39,38 @@ std::int64_t decode_updates(std::span<const float> digits) {
   for (int i = kUpdatesDigits - 1; i >= 0; --i)
     updates = updates * 65536 + static_cast<std::int64_t>(digits[static_cast<std::size_t>(i)]);
   return updates;
+}
+
+// In the header of the file, since any finite bits are a state: a damaged one would train on, to other
+// results.
+constexpr const char* kChecksumName = "rondo_checksum";
+
+// The checksum of a state: that of a line for each tensor, with its name and the checksum of its bytes.
+class StateChecksum final {
+ public:
+  void add(const std::string& name, std::span<const float> values) {
+    lines_ += fmt::format("{} {:016x}\n", name, checksum(std::as_bytes(values)));
+  }
+  std::string value() const { return fmt::format("{:016x}", checksum(std::as_bytes(std::span(lines_)))); }
+
+ private:
+  std::string lines_;
+};
+
+// Reads one tensor of `file`, which is `path`. kInvalidArgument if it has another shape.
+Result<void> read_tensor(const hf::SafetensorsFile& file, const fs::path& path, const std::string& name,
+                         std::initializer_list<std::int64_t> shape, std::span<float> out) {
+  RONDO_ASSIGN(const hf::TensorView view, file.find(name));
+  if (view.dtype != hf::DType::kFp32 || !std::ranges::equal(view.shape, shape))
+    return fail(Code::kInvalidArgument,
+                "{}: '{}' is not of this model; resume with the model the run began with", path.string(),
+                name);
+  hf::widen(view, 0, out);
+  // Else hours go by until the next checkpoint refuses to be written.
+  if (!std::ranges::all_of(out, [](float value) { return std::isfinite(value); }))
+    return fail(Code::kDataLoss, "{}: '{}' holds a value that is not finite, so the file is damaged",
+                path.string(), name);
+  return {};
 }
 
 }  // namespace
@@ -90,6 +123,7 @@ Result<void> Trainer::save_state(const fs::path& file) const {
     std::span<const float> values;
   };
   std::unordered_map<std::string, Source> sources;
+  StateChecksum sum;
   const model::ParamLayout& layout = model_->layout();
   for (const StateArray& array : kStateArrays) {
     for (std::size_t i = 0; i < layout.params().size(); ++i) {
@@ -97,37 +131,28 @@ Result<void> Trainer::save_state(const fs::path& file) const {
       const std::string name = array.prefix + info.name;
       tensors.push_back({name, hf::DType::kFp32, {info.rows, info.cols}});
       sources[name] = {optimizer_.state(array.state, static_cast<model::ParamIndex>(i))};
+      sum.add(name, sources[name].values);
     }
   }
   const std::vector<float> updates = encode_updates(optimizer_.updates());
   tensors.push_back({kUpdatesName, hf::DType::kFp32, {kUpdatesDigits}});
   sources[kUpdatesName] = {updates};
-  return hf::write_safetensors(file, tensors,
-                               [&](const hf::TensorSpec& tensor, std::span<float> out) -> Result<void> {
-                                 const std::span<const float> values = sources.at(tensor.name).values;
-                                 std::copy(values.begin(), values.end(), out.begin());
-                                 return {};
-                               });
+  sum.add(kUpdatesName, updates);
+  const auto fill = [&](const hf::TensorSpec& tensor, std::span<float> out) -> Result<void> {
+    const std::span<const float> values = sources.at(tensor.name).values;
+    std::copy(values.begin(), values.end(), out.begin());
+    return {};
+  };
+  return hf::write_safetensors(file, tensors, fill, {{kChecksumName, sum.value()}});
 }
 
 Result<void> Trainer::load_state(const fs::path& path) {
   RONDO_ASSIGN(const auto file, hf::SafetensorsFile::open(path));
-  const auto read = [&](const std::string& name, std::vector<std::int64_t> shape,
+  StateChecksum sum;
+  const auto read = [&](const std::string& name, std::initializer_list<std::int64_t> shape,
                         std::span<float> out) -> Result<void> {
-    RONDO_ASSIGN(const hf::TensorView view, file->find(name));
-    if (view.dtype != hf::DType::kFp32 ||
-        !std::equal(view.shape.begin(), view.shape.end(), shape.begin(), shape.end()))
-      return fail(Code::kInvalidArgument,
-                  "{}: '{}' is not of this model; resume with the model the run began with", path.string(),
-                  name);
-    hf::widen(view, 0, out);
-    // Else hours go by until the next checkpoint refuses to be written.
-    if (!std::all_of(out.begin(), out.end(), [](float value) { return std::isfinite(value); }))
-      return fail(
-          Code::kDataLoss,
-          "{}: '{}' holds a value that is not finite, so the file is damaged; go on from an older checkpoint "
-          "by writing its name into `latest`",
-          path.string(), name);
+    RONDO_TRY(read_tensor(*file, path, name, shape, out));
+    sum.add(name, out);
     return {};
   };
   const model::ParamLayout& layout = model_->layout();
@@ -139,6 +164,10 @@ Result<void> Trainer::load_state(const fs::path& path) {
     }
   std::vector<float> updates(kUpdatesDigits);
   RONDO_TRY(read(kUpdatesName, {kUpdatesDigits}, updates));
+  const auto expected = file->metadata().find(kChecksumName);  // earlier versions wrote none
+  if (expected != file->metadata().end() && expected->second != sum.value())
+    return fail(Code::kDataLoss, "{}: its checksum is {}, but its values give {}, so the file is damaged",
+                path.string(), expected->second, sum.value());
   optimizer_.set_updates(decode_updates(updates));
   RONDO_TRY(optimizer_.store_weights(model_->weights()));
   pass_.weights_changed();

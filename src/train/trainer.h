@@ -60,10 +60,12 @@ class Trainer final {
   std::int64_t updates() const { return optimizer_.updates(); }
   const Config& config() const { return config_; }
 
-  /// Writes masters, moments and the count of updates to `file` (safetensors), durable.
+  /// Writes masters, moments and the count of updates to `file` (safetensors), durable, with a checksum of
+  /// them in its header.
   Result<void> save_state(const std::filesystem::path& file) const;
-  /// Restores them bit for bit and stores the weights. kDataLoss or kInvalidArgument if the file is not this
-  /// model's state; the trainer must then be thrown away.
+  /// Restores them bit for bit and stores the weights. kDataLoss or kInvalidArgument if the file is damaged
+  /// or not this model's state; the trainer must then be thrown away. A file without a checksum, as earlier
+  /// versions wrote them, is believed.
   Result<void> load_state(const std::filesystem::path& file);
 
   /// Bytes held, by purpose, for the memory ledger.

@@ -20,6 +20,16 @@ std::string test_folder() {
   return ::mkdtemp(pattern.data());
 }
 
+// The state as earlier versions wrote it.
+std::string without_checksum(std::string state) {
+  const std::string_view begin = R"(,"rondo_checksum":")";
+  const std::size_t at = state.find(begin), length = begin.size() + 17;
+  EXPECT_NE(at, std::string::npos);
+  state.erase(at, length);
+  // The header stays as long as it was: spaces at its end are part of it.
+  return state.insert(state.find("}}") + 2, length, ' ');
+}
+
 // A folder with a tiny model (fp32 weights), and trainers of it.
 class TrainerTest : public ::testing::Test {
  protected:
@@ -145,6 +155,7 @@ TEST_F(TrainerTest, StateThatIsNotThisModelsIsRefused) {
   std::string damaged = state;  // among the second moments, which come last but for the number of updates
   std::fill(damaged.end() - 400, damaged.end() - 100, '\xff');
   expect_refused(damaged, Code::kDataLoss);
+  expect_refused(without_checksum(damaged), Code::kDataLoss);
   // Another model's: same names, other shapes.
   model::ModelSpec spec = run.model->spec();
   spec.intermediate += 16;
@@ -157,6 +168,43 @@ TEST_F(TrainerTest, StateThatIsNotThisModelsIsRefused) {
                                     [](const auto&, std::span<float>) -> Result<void> { return {}; }));
   expect_refused(read_file(folder_ / "wide").value(), Code::kInvalidArgument);
   EXPECT_EQ(run.trainer->load_state(folder_ / "absent").error().code(), Code::kNotFound);
+}
+
+// In the numbers each is found; in the header it may hit what is not read, or the checksum's own name.
+TEST_F(TrainerTest, AFlippedBitIsRefusedOrChangesNothing) {
+  Run run = make_run();
+  train_step(run, 1);
+  const std::string state = saved_state(run, "state");
+  const std::size_t header = state.size() - static_cast<std::size_t>(run.model->layout().total()) * 12 - 16;
+  std::vector<std::size_t> bits;
+  for (std::size_t byte = 0; byte < header; byte += 7) bits.push_back(byte * 8 + byte % 8);
+  for (std::size_t bit = header * 8; bit < state.size() * 8; bit += state.size() / 8 + 1) bits.push_back(bit);
+  for (std::size_t byte = state.size() - 16; byte < state.size(); ++byte)
+    bits.push_back(byte * 8 + 1);  // updates
+  Run other = make_run();
+  int refused = 0, harmless = 0;
+  for (const std::size_t bit : bits) {
+    std::string damaged = state;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    ASSERT_TRUE(write_file_durable(folder_ / "bad", damaged));
+    const auto loaded = other.trainer->load_state(folder_ / "bad");
+    ++(loaded ? harmless : refused);
+    if (!loaded) continue;
+    EXPECT_LT(bit / 8, header);
+    EXPECT_TRUE(saved_state(other, "again") == state) << bit;
+  }
+  EXPECT_GT(refused, 10 * harmless);
+}
+
+TEST_F(TrainerTest, AStateWithoutChecksumIsLoaded) {
+  Run run = make_run();
+  train_step(run, 1);
+  const std::string state = saved_state(run, "state");
+  ASSERT_TRUE(write_file_durable(folder_ / "old", without_checksum(state)));
+  Run other = make_run();
+  const auto loaded = other.trainer->load_state(folder_ / "old");
+  ASSERT_TRUE(loaded) << loaded.error().to_string();
+  EXPECT_TRUE(saved_state(other, "again") == state);
 }
 
 TEST_F(TrainerTest, MemoryCountsOptimizerAndGradient) {
