@@ -34,8 +34,7 @@ Result<int> threshold_of_moves(const Config& config, const model::Model& model,
   if (config.rollout.instances > 1)
     log::info(
         "rollout.move_threshold = {}, as measured: a token of KV computes in {:.2g} ms, a block of {} moves "
-        "in "
-        "{:.2g} ms",
+        "in {:.2g} ms",
         threshold, 1e3 * costs.compute_s, kv::kBlockTokens, 1e3 * costs.move_s);
   return threshold;
 }
@@ -157,9 +156,6 @@ Result<void> InferencePool::make_dispatcher(const Config& config, int move_thres
              .disk_blocks = rollout.disk_kv_memory.bytes / block};
   schedule_ = rollout.schedule;
   schedule_.move_threshold = move_threshold;
-  if (!rollout.input_log.empty()) {
-    RONDO_ASSIGN(input_log_, InputLogFile::create(rollout.input_log));
-  }
   RONDO_ASSIGN(auto scheduler, rollout::Scheduler::create(schedule_, limits_));
   auto store = std::make_unique<rollout::KvStore>(std::move(files));
   rollout::Dispatcher::Deps deps{.scheduler = std::move(scheduler),
@@ -169,7 +165,8 @@ Result<void> InferencePool::make_dispatcher(const Config& config, int move_thres
                                  .clock = &clock_,
                                  .drafts = draft_server_.get()};
   for (const auto& instance : instances_) deps.instances.push_back(instance.get());
-  if (input_log_ != nullptr) {
+  if (!rollout.input_log.empty()) {
+    RONDO_ASSIGN(input_log_, InputLogFile::create(rollout.input_log));
     deps.input_log = [log = input_log_.get()](const rollout::TimedInput& input) { log->add(input); };
   }
   RONDO_ASSIGN(dispatcher_, rollout::Dispatcher::create(rollout.dispatch, std::move(deps)));

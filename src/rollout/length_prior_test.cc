@@ -191,7 +191,7 @@ TEST(LengthPriorTest, EqualAndAbsurdLengthsGiveFiniteBounds) {
   const LengthPrior equal{.log_median = 5.0, .sigma = 0.0, .rho = 0.0, .weight = 10};
   const std::vector<std::int32_t> far = {1 << 30};
   EXPECT_GT(upper_length(forecast(equal, {}, far), 1e-6, 0), 148);
-  EXPECT_LE(upper_length(forecast(equal, far, far), 1e-6, 1 << 30), std::int64_t{1} << 31);
+  EXPECT_LE(upper_length(forecast(equal, far, far), 1e-6, 1 << 30), 1'000'000'000);
   EXPECT_GE(upper_length(forecast(equal, {}, {}), 1e-30, 1 << 29), 1 << 29);
   EXPECT_EQ(upper_length({.log_mean = -50.0, .deviation = 1.0}, 0.1, 0), 1);
 }

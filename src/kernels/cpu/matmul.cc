@@ -163,8 +163,8 @@ class Matmul final {
     std::int64_t index, count;
   };
 
-  // Its share of the weights of the next stretch, in whole panels. (Behind the last panel lies what another
-  // thread, or another matrix, reads; a fetch from beyond does nothing.)
+  // Its share of the weights of the next stretch, in whole panels, as if that were as long as this. (Behind
+  // the last panel lies what another thread, or another matrix, reads; a fetch from beyond does nothing.)
   TileAhead ahead_of(const Stretch& s, Sharer sharer) const {
     const std::int64_t end = s.k + s.count;
     const std::int64_t k = end < cols_ ? end : 0;
