@@ -77,11 +77,10 @@ Forward::Value Forward::rms_norm(Value x, model::ParamIndex weight) {
   return {normed_.data(), spec.hidden};
 }
 
-Forward::Value Forward::linear(Value x, model::ParamIndex weight, model::Projection which) {
+Forward::Value Forward::linear(Value x, model::ParamIndex weight) {
   const kernels::PackedMatrix& w = model_->weights().matrix(weight);
-  float* y = which == model::Projection::kQkv ? qkv_.data() : gate_up_.data();
-  kernels::matmul(context_, w, x.data, w.cols(), num_rows(), y, w.rows());
-  return {y, w.rows()};
+  kernels::matmul(context_, w, x.data, w.cols(), num_rows(), qkv_.data(), w.rows());
+  return {qkv_.data(), w.rows()};
 }
 
 Forward::Value Forward::linear_add(Value x, model::ParamIndex weight, model::ResidualProjection which,
@@ -93,31 +92,31 @@ Forward::Value Forward::linear_add(Value x, model::ParamIndex weight, model::Res
   return residual;
 }
 
-Forward::Value Forward::rope(Value qkv) {
+void Forward::rotate_and_store(const kernels::KvView& view, Value qkv) {
   const model::ModelSpec& spec = model_->spec();
-  kernels::rope(context_, {.x = qkv.data,
-                           .ld = qkv.width,
-                           .heads = spec.heads + spec.kv_heads,
-                           .head_dim = spec.head_dim,
-                           .cos_table = model_->rope().cosine.data(),
-                           .sin_table = model_->rope().sine.data(),
-                           .positions = rows_.positions.data(),
-                           .inverse = false,
-                           .row_begin = 0,
-                           .row_end = num_rows()});
-  return qkv;
-}
-
-Forward::Value Forward::attention(std::int32_t layer, Value qkv) {
-  const model::ModelSpec& spec = model_->spec();
-  const kernels::KvView& view = kv_->layer(layer);
+  const kernels::RopeArgs rope{.x = qkv.data,
+                               .ld = qkv.width,
+                               .heads = spec.heads + spec.kv_heads,
+                               .head_dim = spec.head_dim,
+                               .cos_table = model_->rope().cosine.data(),
+                               .sin_table = model_->rope().sine.data(),
+                               .positions = rows_.positions.data(),
+                               .inverse = false,
+                               .row_begin = 0,
+                               .row_end = num_rows()};
   const kernels::KvStoreArgs store{.kv = &view,
                                    .span = {},
                                    .k = qkv.data + spec.q_width(),
                                    .v = qkv.data + spec.q_width() + spec.kv_width(),
                                    .ld = qkv.width};
-  kernels::kv_store(context_, store, rows_.spans);
+  kernels::rope_and_store(context_, rope, store, rows_.spans);
   if (!rows_.extra_stores.empty()) kernels::kv_store(context_, store, rows_.extra_stores);
+}
+
+Forward::Value Forward::attention(std::int32_t layer, Value qkv) {
+  const model::ModelSpec& spec = model_->spec();
+  const kernels::KvView& view = kv_->layer(layer);
+  rotate_and_store(view, qkv);
   kernels::attention(context_, {.kv = &view,
                                 .spans = rows_.spans,
                                 .kv_head = 0,
@@ -131,18 +130,10 @@ Forward::Value Forward::attention(std::int32_t layer, Value qkv) {
   return {attended_.data(), spec.q_width()};
 }
 
-Forward::Value Forward::swiglu(Value gate_up) {
-  const std::int64_t width = model_->spec().intermediate;
-  kernels::swiglu(context_, {.gate_up = gate_up.data,
-                             .ld_gate_up = gate_up.width,
-                             .y = activated_.data(),
-                             .dy = nullptr,
-                             .dgate_up = nullptr,
-                             .ldy = width,
-                             .width = width,
-                             .row_begin = 0,
-                             .row_end = num_rows()});
-  return {activated_.data(), width};
+Forward::Value Forward::linear_swiglu(Value x, model::ParamIndex weight) {
+  const kernels::PackedMatrix& w = model_->weights().matrix(weight);
+  kernels::matmul_swiglu(context_, w, x.data, w.cols(), num_rows(), gate_up_.data(), activated_.data());
+  return {activated_.data(), model_->spec().intermediate};
 }
 
 }  // namespace rondo::engine

@@ -46,15 +46,15 @@ class Forward final {
     std::int64_t width;
   };
   Value rms_norm(Value x, model::ParamIndex weight);
-  Value linear(Value x, model::ParamIndex weight, model::Projection which);
+  Value linear(Value x, model::ParamIndex weight);
+  Value linear_swiglu(Value x, model::ParamIndex weight);
   Value linear_add(Value x, model::ParamIndex weight, model::ResidualProjection which, Value residual);
-  Value rope(Value qkv);
   Value attention(std::int32_t layer, Value qkv);
-  Value swiglu(Value gate_up);
 
  private:
   std::int64_t num_rows() const { return static_cast<std::int64_t>(rows_.tokens.size()); }
   void embed();
+  void rotate_and_store(const kernels::KvView& view, Value qkv);
 
   const model::Model* model_;
   KvStorage* kv_;

@@ -208,15 +208,16 @@ struct KvStoreArgs {
   std::int64_t ld;
 };
 
-/// gate_up is [rows, 2 * width]: gate then up. y = (gate * sigmoid(gate)) * up.
-/// Backward writes dgate_up: with s = sigmoid(gate): dup = dy * (gate * s); dgate = (dy * up) * (s *
-/// fma(gate, 1 - s, 1)).
+/// y = (gate * sigmoid(gate)) * up, all [rows, width].
+/// Backward, with s = sigmoid(gate): dup = dy * (gate * s); dgate = (dy * up) * (s * fma(gate, 1 - s, 1)).
 struct SwigluArgs {
-  const float* gate_up;
-  std::int64_t ld_gate_up;
-  float* y;         // forward out, [rows, ldy]
-  const float* dy;  // backward in
-  float* dgate_up;  // backward out (same ld as gate_up; may alias it)
+  const float* gate;
+  const float* up;
+  std::int64_t ld_gate_up;  // of gate, up and their gradients
+  float* y;                 // forward out, [rows, ldy]
+  const float* dy;          // backward in
+  float* dgate;             // backward out, may alias gate
+  float* dup;               // backward out, may alias up
   std::int64_t ldy;
   std::int64_t width;
   std::int64_t row_begin, row_end;

@@ -15,6 +15,8 @@ constexpr std::int64_t kRowGrain = 48;
 constexpr std::int64_t kPanelGrain = 2;
 // Query rows of one sequence that stay together.
 constexpr std::int64_t kAttentionRowGrain = 16;
+// Rows that one thread rotates and stores together.
+constexpr std::int64_t kStoreGrain = 4;
 // Elements per share of a flat range: whole cache lines.
 constexpr std::int64_t kFlatGrain = 4096;
 
@@ -125,6 +127,31 @@ void attention_between(const OpTable& table, const AttentionArgs& args, SpanPlac
   if (end.row > 0) call_on_rows(end.span, 0, end.row);
 }
 
+// Calls body(rows, panels) for each thread's share of a product.
+template <class Body>
+void over_product(const Context& ctx, std::int64_t rows, std::int64_t panels, const Body& body) {
+  const std::int64_t threads = ctx.pool->num_threads();
+  const std::int64_t parts = row_parts(rows, panels, threads);
+  ctx.pool->run([&](int index) {
+    const Range row = share(rows, kRowGrain, index % parts, parts);
+    const Range panel = share(panels, kPanelGrain, index / parts, threads / parts);
+    if (row.begin < row.end && panel.begin < panel.end) body(row, panel);
+  });
+}
+
+// Stores what rows [first, last) of the batch are in the spans.
+void store_between(const OpTable& table, const KvStoreArgs& args, std::span<const SequenceSpan> spans,
+                   std::int64_t first, std::int64_t last) {
+  KvStoreArgs part = args;
+  for (const SequenceSpan& span : spans) {
+    const std::int64_t begin = std::clamp<std::int64_t>(first - span.first_row, 0, span.rows);
+    const std::int64_t end = std::clamp<std::int64_t>(last - span.first_row, 0, span.rows);
+    if (begin == end) continue;
+    part.span = sub_span(span, begin, end);
+    table.kv_store(part);
+  }
+}
+
 std::size_t grad_scratch_per_thread(std::int64_t rows, const KvView& kv, std::int32_t heads) {
   const std::size_t bytes = attention_grad_scratch(rows, kv.head_dim, heads / kv.kv_heads);
   return (bytes + 63) / 64 * 64;
@@ -135,12 +162,7 @@ std::size_t grad_scratch_per_thread(std::int64_t rows, const KvView& kv, std::in
 void matmul(const Context& ctx, const PackedMatrix& w, const float* x, std::int64_t ldx, std::int64_t rows,
             float* y, std::int64_t ldy, const float* residual, std::span<const KSegment> segments) {
   check_segments(segments, w.cols());
-  const std::int64_t threads = ctx.pool->num_threads();
-  const std::int64_t parts = row_parts(rows, w.panels(), threads);
-  ctx.pool->run([&](int index) {
-    const Range row = share(rows, kRowGrain, index % parts, parts);
-    const Range panel = share(w.panels(), kPanelGrain, index / parts, threads / parts);
-    if (row.begin == row.end || panel.begin == panel.end) return;
+  over_product(ctx, rows, w.panels(), [&](Range row, Range panel) {
     ctx.table->matmul({.w = &w,
                        .x = x,
                        .ldx = ldx,
@@ -152,6 +174,46 @@ void matmul(const Context& ctx, const PackedMatrix& w, const float* x, std::int6
                        .panel_begin = panel.begin,
                        .panel_end = panel.end,
                        .segments = segments});
+  });
+}
+
+void matmul_swiglu(const Context& ctx, const PackedMatrix& w, const float* x, std::int64_t ldx,
+                   std::int64_t rows, float* gate_up, float* y) {
+  const std::int64_t width = w.rows() / 2;
+  SwigluArgs activation = {};
+  activation.gate = gate_up;
+  activation.up = gate_up + width;
+  activation.ld_gate_up = w.rows();
+  activation.y = y;
+  activation.ldy = activation.width = width;
+  activation.row_end = rows;
+  if (width % kPanel != 0) {  // gate and up share a panel
+    matmul(ctx, w, x, ldx, rows, gate_up, w.rows());
+    return swiglu(ctx, activation);
+  }
+  const std::int64_t half = width / kPanel;
+  over_product(ctx, rows, half, [&](Range row, Range panel) {
+    MatmulArgs product = {};
+    product.w = &w;
+    product.x = x;
+    product.ldx = ldx;
+    product.y = gate_up;
+    product.ldy = w.rows();
+    product.row_begin = row.begin;
+    product.row_end = row.end;
+    for (const std::int64_t first : {std::int64_t{0}, half}) {
+      product.panel_begin = first + panel.begin;
+      product.panel_end = first + panel.end;
+      ctx.table->matmul(product);
+    }
+    SwigluArgs part = activation;
+    part.gate += panel.begin * kPanel;
+    part.up += panel.begin * kPanel;
+    part.y += panel.begin * kPanel;
+    part.width = (panel.end - panel.begin) * kPanel;
+    part.row_begin = row.begin;
+    part.row_end = row.end;
+    ctx.table->swiglu(part);
   });
 }
 
@@ -232,20 +294,28 @@ void attention_grad(const Context& ctx, const AttentionGradArgs& args) {
 }
 
 void kv_store(const Context& ctx, const KvStoreArgs& args, std::span<const SequenceSpan> spans) {
-  std::int64_t total = 0;
-  for (const SequenceSpan& span : spans) total += span.rows;
-  ctx.pool->parallel_for(total, kAttentionRowGrain, [&](std::int64_t first, std::int64_t last) {
-    KvStoreArgs part = args;
-    std::int64_t before = 0;
-    for (const SequenceSpan& span : spans) {
-      const std::int64_t begin = std::clamp<std::int64_t>(first - before, 0, span.rows);
-      const std::int64_t end = std::clamp<std::int64_t>(last - before, 0, span.rows);
-      before += span.rows;
-      if (begin == end) continue;
-      part.span = sub_span(span, begin, end);
-      ctx.table->kv_store(part);
-    }
+  if (spans.empty()) return;
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = 0;
+  for (const SequenceSpan& span : spans) {
+    first = std::min<std::int64_t>(first, span.first_row);
+    last = std::max<std::int64_t>(last, span.first_row + span.rows);
+  }
+  ctx.pool->parallel_for(last - first, kStoreGrain, [&](std::int64_t begin, std::int64_t end) {
+    store_between(*ctx.table, args, spans, first + begin, first + end);
   });
+}
+
+void rope_and_store(const Context& ctx, const RopeArgs& rope, const KvStoreArgs& args,
+                    std::span<const SequenceSpan> spans) {
+  ctx.pool->parallel_for(rope.row_end - rope.row_begin, kStoreGrain,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           RopeArgs part = rope;
+                           part.row_begin = rope.row_begin + begin;
+                           part.row_end = rope.row_begin + end;
+                           ctx.table->rope(part);
+                           store_between(*ctx.table, args, spans, part.row_begin, part.row_end);
+                         });
 }
 
 void rms_norm(const Context& ctx, const RmsNormArgs& args) {

@@ -27,6 +27,12 @@ void matmul(const Context& ctx, const PackedMatrix& w, const float* x, std::int6
             float* y, std::int64_t ldy, const float* residual = nullptr,
             std::span<const KSegment> segments = {});
 
+/// gate_up = x * wᵀ, [rows, w.rows()], the gate in its first half of columns, and y = swiglu of the halves,
+/// [rows, w.rows() / 2]; both without gaps between rows. In one go, so that each thread activates what it has
+/// just computed.
+void matmul_swiglu(const Context& ctx, const PackedMatrix& w, const float* x, std::int64_t ldx,
+                   std::int64_t rows, float* gate_up, float* y);
+
 /// What matmul_input_grad computes besides the product.
 struct InputGradOptions {
   bool accumulate = false;  // dx += dy * w, one rounded addition per element, instead of dx = dy * w
@@ -59,6 +65,9 @@ void attention_grad(const Context& ctx, const AttentionGradArgs& args);
 
 /// Stores the rows of every span (`args.span` is ignored). No two spans may share a written position.
 void kv_store(const Context& ctx, const KvStoreArgs& args, std::span<const SequenceSpan> spans);
+/// rope of all rows, then the same, in one go: each thread stores the rows that it has rotated.
+void rope_and_store(const Context& ctx, const RopeArgs& rope, const KvStoreArgs& args,
+                    std::span<const SequenceSpan> spans);
 
 void rms_norm(const Context& ctx, const RmsNormArgs& args);
 void rms_norm_grad(const Context& ctx, const RmsNormGradArgs& args);

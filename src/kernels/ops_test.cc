@@ -69,6 +69,33 @@ TEST(OpsTest, MatmulEqualsThePlainLoopForEveryTeam) {
   }
 }
 
+TEST(OpsTest, MatmulSwigluEqualsProductAndActivationForEveryTeam) {
+  TestRandom random(8);
+  // Widths in whole panels, and one where gate and up share a panel.
+  for (const auto& [rows, width, cols] :
+       {std::tuple(1, 112, 64), {5, 16, 40}, {64, 192, 50}, {200, 48, 70}, {9, 40, 33}}) {
+    const PackedMatrix w = random_matrix(random, DType::kF16, 2 * width, cols);
+    const std::vector<float> x = random.reals(static_cast<std::size_t>(rows * cols));
+    const std::vector<float> gate_up = matmul_by_reference(w, x, rows, {});
+    std::vector<float> expected(static_cast<std::size_t>(rows * width));
+    SwigluArgs args = {};
+    args.gate = gate_up.data();
+    args.up = gate_up.data() + width;
+    args.ld_gate_up = 2 * width;
+    args.y = expected.data();
+    args.ldy = args.width = width;
+    args.row_end = rows;
+    reference::table().swiglu(args);
+    expect_same_for_all_teams([&](const Context& ctx) {
+      std::vector<float> both(gate_up.size(), 7.0F), y(expected.size(), 7.0F);
+      matmul_swiglu(ctx, w, x.data(), cols, rows, both.data(), y.data());
+      expect_same_bits(both, gate_up);
+      expect_same_bits(y, expected);
+      return y;
+    });
+  }
+}
+
 TEST(OpsTest, InputGradIsTheProductWithTheTransposedWeights) {
   TestRandom random(2);
   const std::int64_t rows = 9, outs = 45, cols = 83;
@@ -170,6 +197,57 @@ TEST(OpsTest, AttentionComputesEveryRowAndHeadOnce) {
   }
 }
 
+// A table that counts how often each row is rotated and stored.
+struct StoreCount {
+  static constexpr int kRows = 90;
+  static inline std::atomic<int> rotated[kRows];
+  static inline std::atomic<int> stored[kRows];
+  static void rope(const RopeArgs& args) {
+    for (std::int64_t row = args.row_begin; row < args.row_end; ++row) ++rotated[row];
+  }
+  static void kv_store(const KvStoreArgs& args) {
+    // In this test position = row + 5.
+    EXPECT_EQ(args.span.first_position, args.span.first_row + 5);
+    for (int row = args.span.first_row; row < args.span.first_row + args.span.rows; ++row) {
+      EXPECT_EQ(rotated[row], 1);
+      ++stored[row];
+    }
+  }
+  static void reset() {
+    for (int row = 0; row < kRows; ++row) rotated[row] = stored[row] = 0;
+  }
+};
+
+TEST(OpsTest, EveryRowIsStoredOnceForEachSpanAndRotatedBefore) {
+  OpTable table = *available_targets().front();
+  table.rope = StoreCount::rope;
+  table.kv_store = StoreCount::kv_store;
+  TestRandom random(9);
+  for (int round = 0; round < 50; ++round) {
+    const std::int32_t rows = random.integer(1, StoreCount::kRows);
+    std::vector<SequenceSpan> spans, extra;
+    std::vector<int> places(StoreCount::kRows, 0);
+    for (std::int32_t row = 0; row < rows;) {
+      const std::int32_t count = std::min(rows - row, random.integer(1, 9));
+      spans.push_back({.block_table = nullptr, .first_position = row + 5, .first_row = row, .rows = count});
+      if (random.integer(0, 2) == 0) extra.push_back(spans.back());
+      for (std::int32_t r = row; r < row + count; ++r)
+        places[static_cast<std::size_t>(r)] = 1 + (!extra.empty() && extra.back().first_row == row);
+      row += count;
+    }
+    for (const int threads : {1, 2, 5}) {
+      StoreCount::reset();
+      ThreadPool pool(threads);
+      const Context ctx = {&table, &pool};
+      RopeArgs rope = {};
+      rope.row_end = rows;
+      rope_and_store(ctx, rope, {}, spans);
+      kv_store(ctx, {}, extra);
+      for (std::size_t row = 0; row < places.size(); ++row) ASSERT_EQ(StoreCount::stored[row], places[row]);
+    }
+  }
+}
+
 TEST(OpsTest, FixedPointAddReportsAnOverflowInAnyShare) {
   std::vector<float> x(20000, 1.0F);
   std::vector<std::int64_t> sum(x.size());
@@ -218,7 +296,8 @@ TEST(OpsTest, PointwiseEntriesDoNotDependOnTheTeam) {
                    .row_end = rows});
     std::vector<float> activated(rows * width / 2, 9.0F);
     SwigluArgs args = {};
-    args.gate_up = y.data();
+    args.gate = y.data();
+    args.up = y.data() + width / 2;
     args.ld_gate_up = width;
     args.y = activated.data();
     args.ldy = args.width = width / 2;

@@ -221,7 +221,17 @@ struct SwigluCase {
         gate_up(random.reals(static_cast<std::size_t>(rows * ld), 6.0F)),
         dy(random.reals(static_cast<std::size_t>(rows * ldy), 2.0F)) {}
   SwigluArgs args(float* y, float* dgate_up) const {
-    return {gate_up.data(), ld, y, dy.data(), dgate_up, ldy, width, 0, rows};
+    return {.gate = gate_up.data(),
+            .up = gate_up.data() + width,
+            .ld_gate_up = ld,
+            .y = y,
+            .dy = dy.data(),
+            .dgate = dgate_up,
+            .dup = dgate_up == nullptr ? nullptr : dgate_up + width,
+            .ldy = ldy,
+            .width = width,
+            .row_begin = 0,
+            .row_end = rows};
   }
 };
 
@@ -244,7 +254,8 @@ TEST(PointwiseTest, SwigluGradMayOverwriteItsInput) {
   for_each_target([&](const OpTable& t) {
     std::vector<float> alias = c.gate_up;
     SwigluArgs args = c.args(nullptr, alias.data());
-    args.gate_up = alias.data();
+    args.gate = alias.data();
+    args.up = alias.data() + c.width;
     t.swiglu_grad(args);
     expect_same_bits(alias, apart);
   });
@@ -255,8 +266,17 @@ TEST(PointwiseTest, SwigluGradMatchesFiniteDifferences) {
   constexpr std::size_t kWidth = 19;
   const auto gate_up = random.reals(2 * kWidth, 3.0F), dy = random.reals(kWidth);
   std::vector<float> gradient(2 * kWidth);
-  reference::table().swiglu_grad(
-      {gate_up.data(), 2 * kWidth, nullptr, dy.data(), gradient.data(), kWidth, kWidth, 0, 1});
+  reference::table().swiglu_grad({.gate = gate_up.data(),
+                                  .up = gate_up.data() + kWidth,
+                                  .ld_gate_up = 2 * kWidth,
+                                  .y = nullptr,
+                                  .dy = dy.data(),
+                                  .dgate = gradient.data(),
+                                  .dup = gradient.data() + kWidth,
+                                  .ldy = kWidth,
+                                  .width = kWidth,
+                                  .row_begin = 0,
+                                  .row_end = 1});
   const auto forward = [](const Row& v) {
     Row y(kWidth);
     for (std::size_t i = 0; i < kWidth; ++i) y[i] = v[i] / (1 + std::exp(-v[i])) * v[kWidth + i];

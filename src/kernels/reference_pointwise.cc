@@ -61,8 +61,8 @@ void rope(const RopeArgs& a) {
 void swiglu(const SwigluArgs& a) {
   for (std::int64_t row = a.row_begin; row < a.row_end; ++row)
     for (std::int64_t i = 0; i < a.width; ++i) {
-      const float gate = a.gate_up[row * a.ld_gate_up + i];
-      const float up = a.gate_up[row * a.ld_gate_up + a.width + i];
+      const float gate = a.gate[row * a.ld_gate_up + i];
+      const float up = a.up[row * a.ld_gate_up + i];
       a.y[row * a.ldy + i] = (gate * sigmoid(gate)) * up;
     }
 }
@@ -70,12 +70,12 @@ void swiglu(const SwigluArgs& a) {
 void swiglu_grad(const SwigluArgs& a) {
   for (std::int64_t row = a.row_begin; row < a.row_end; ++row)
     for (std::int64_t i = 0; i < a.width; ++i) {
-      const float gate = a.gate_up[row * a.ld_gate_up + i];
-      const float up = a.gate_up[row * a.ld_gate_up + a.width + i];
+      const float gate = a.gate[row * a.ld_gate_up + i];
+      const float up = a.up[row * a.ld_gate_up + i];
       const float dy = a.dy[row * a.ldy + i];
       const float s = sigmoid(gate);
-      a.dgate_up[row * a.ld_gate_up + i] = (dy * up) * (s * std::fma(gate, 1.0F - s, 1.0F));
-      a.dgate_up[row * a.ld_gate_up + a.width + i] = dy * (gate * s);
+      a.dgate[row * a.ld_gate_up + i] = (dy * up) * (s * std::fma(gate, 1.0F - s, 1.0F));
+      a.dup[row * a.ld_gate_up + i] = dy * (gate * s);
     }
 }
 

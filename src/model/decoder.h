@@ -2,14 +2,13 @@
 //
 // An Ops policy gives a Value type (a matrix [rows, width], fp32) and these operations on it:
 //   Value rms_norm(Value x, ParamIndex weight)
-//   Value linear(Value x, ParamIndex weight, Projection which)       x · weightᵀ
+//   Value linear(Value x, ParamIndex weight)                         x · weightᵀ
 //   Value linear_add(Value x, ParamIndex weight, ResidualProjection which, Value residual)
 //                                                                    residual + x · weightᵀ, in V chains
-//   Value rope(Value qkv)                                            rotates q and k
-//   Value attention(std::int32_t layer, Value qkv)                   stores K and V, then attends
-//   Value swiglu(Value gate_up)
-// The engine's policy works in place on fixed buffers; the trainer's records a tape. A value passed to rope
-// or as a residual is consumed: it may be overwritten.
+//   Value linear_swiglu(Value x, ParamIndex weight)                  swiglu(x · weightᵀ), the gate in front
+//   Value attention(std::int32_t layer, Value qkv)                   rotates q and k, stores K and V, attends
+// The engine's policy works in place on fixed buffers; the trainer's records a tape. A value passed to
+// attention or as a residual is consumed: it may be overwritten.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,6 @@
 
 namespace rondo::model {
 
-/// Which projection a `linear` is: it decides the order of the sum in its input gradient.
-enum class Projection : std::uint8_t { kQkv, kGateUp };
 /// Which projection a `linear_add` is: it decides the order of its own sum.
 enum class ResidualProjection : std::uint8_t { kOutput, kDown };
 
@@ -30,12 +27,10 @@ typename Ops::Value decoder_layer(Ops& ops, const ParamLayout& layout, std::int3
   using Value = typename Ops::Value;
   const LayerParams& p = layout.layer(layer);
   const Value normed = ops.rms_norm(x, p.attention_norm);
-  const Value qkv = ops.rope(ops.linear(normed, p.qkv, Projection::kQkv));
-  const Value attended = ops.attention(layer, qkv);
+  const Value attended = ops.attention(layer, ops.linear(normed, p.qkv));
   x = ops.linear_add(attended, p.output, ResidualProjection::kOutput, x);
   const Value mlp_in = ops.rms_norm(x, p.mlp_norm);
-  const Value activated = ops.swiglu(ops.linear(mlp_in, p.gate_up, Projection::kGateUp));
-  return ops.linear_add(activated, p.down, ResidualProjection::kDown, x);
+  return ops.linear_add(ops.linear_swiglu(mlp_in, p.gate_up), p.down, ResidualProjection::kDown, x);
 }
 
 /// All layers and the final norm: embedded rows -> the head's input, [rows, hidden].

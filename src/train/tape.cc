@@ -8,7 +8,6 @@
 namespace rondo::train {
 
 using model::ParamIndex;
-using model::Projection;
 using model::ResidualProjection;
 
 Tape::Value Tape::add_node(std::int64_t width) {
@@ -51,11 +50,23 @@ Tape::Value Tape::rms_norm(Value x, ParamIndex weight) {
   return out;
 }
 
-Tape::Value Tape::linear(Value x, ParamIndex weight, Projection which) {
+Tape::Value Tape::linear(Value x, ParamIndex weight) {
   const kernels::PackedMatrix& w = in_.model->weights().matrix(weight);
   const Value out = add_node(w.rows());
   kernels::matmul(ctx(), w, data(x), w.cols(), rows(), mutable_data(out), w.rows());
-  records_.push_back({.op = Op::kLinear, .in = x, .out = out, .weight = weight, .projection = which});
+  records_.push_back(
+      {.op = Op::kLinear, .in = x, .out = out, .weight = weight, .projection = Projection::kQkv});
+  return out;
+}
+
+Tape::Value Tape::linear_swiglu(Value x, ParamIndex weight) {
+  const kernels::PackedMatrix& w = in_.model->weights().matrix(weight);
+  const Value gate_up = add_node(w.rows());
+  const Value out = add_node(w.rows() / 2);
+  kernels::matmul_swiglu(ctx(), w, data(x), w.cols(), rows(), mutable_data(gate_up), mutable_data(out));
+  records_.push_back(
+      {.op = Op::kLinear, .in = x, .out = gate_up, .weight = weight, .projection = Projection::kGateUp});
+  records_.push_back({.op = Op::kSwiglu, .in = gate_up, .out = out});
   return out;
 }
 
@@ -94,12 +105,6 @@ void Tape::rotate(float* qkv, bool inverse) {
                         .row_end = rows()});
 }
 
-Tape::Value Tape::rope(Value qkv) {
-  rotate(mutable_data(qkv), false);
-  records_.push_back({.op = Op::kRope, .in = qkv, .out = qkv});
-  return qkv;
-}
-
 kernels::KvView Tape::make_kv() {
   const model::ModelSpec& spec = in_.model->spec();
   kernels::KvView kv{.base = nullptr,
@@ -127,6 +132,8 @@ void Tape::copy_prompt_tail(const kernels::KvView& kv) {
 
 Tape::Value Tape::attention(std::int32_t /*layer*/, Value qkv) {
   const model::ModelSpec& spec = in_.model->spec();
+  rotate(mutable_data(qkv), false);
+  records_.push_back({.op = Op::kRope, .in = qkv, .out = qkv});
   const Value out = add_node(spec.q_width());
   kv_ = make_kv();
   attention_stats_ = in_.workspace->pool.acquire(rows() * spec.heads * 2);
@@ -151,22 +158,6 @@ Tape::Value Tape::attention(std::int32_t /*layer*/, Value qkv) {
                              .ldo = spec.q_width(),
                              .stats = attention_stats_.data()});
   records_.push_back({.op = Op::kAttention, .in = qkv, .out = out});
-  return out;
-}
-
-Tape::Value Tape::swiglu(Value gate_up) {
-  const std::int64_t width = in_.model->spec().intermediate;
-  const Value out = add_node(width);
-  kernels::swiglu(ctx(), {.gate_up = data(gate_up),
-                          .ld_gate_up = 2 * width,
-                          .y = mutable_data(out),
-                          .dy = nullptr,
-                          .dgate_up = nullptr,
-                          .ldy = width,
-                          .width = width,
-                          .row_begin = 0,
-                          .row_end = rows()});
-  records_.push_back({.op = Op::kSwiglu, .in = gate_up, .out = out});
   return out;
 }
 

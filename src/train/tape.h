@@ -43,11 +43,10 @@ class Tape final {
 
   // Ops policy (model/decoder.h).
   Value rms_norm(Value x, model::ParamIndex weight);
-  Value linear(Value x, model::ParamIndex weight, model::Projection which);
+  Value linear(Value x, model::ParamIndex weight);
+  Value linear_swiglu(Value x, model::ParamIndex weight);
   Value linear_add(Value x, model::ParamIndex weight, model::ResidualProjection which, Value residual);
-  Value rope(Value qkv);
   Value attention(std::int32_t layer, Value qkv);
-  Value swiglu(Value gate_up);
 
   const float* data(Value v) const;
   /// Takes a value's buffer out of the tape; it must be the result of the last operation.
@@ -65,13 +64,15 @@ class Tape final {
     std::int64_t width = 0;
     BufferPool::Handle grad;
   };
+  // Of a kLinear: it decides the order of the sum in the input gradient.
+  enum class Projection : std::uint8_t { kQkv, kGateUp };
   struct Record {
     Op op;
     Value in;
     Value out;
     Value residual = -1;
     model::ParamIndex weight = -1;
-    model::Projection projection = model::Projection::kQkv;
+    Projection projection = Projection::kQkv;
     model::ResidualProjection residual_projection = model::ResidualProjection::kOutput;
   };
 

@@ -8,7 +8,6 @@
 namespace rondo::train {
 
 using model::ParamIndex;
-using model::Projection;
 using model::ResidualProjection;
 
 float* Tape::grad(Value v) {
@@ -137,11 +136,14 @@ void Tape::attention_back(const Record& record) {
 
 void Tape::swiglu_back(const Record& record) {
   const std::int64_t width = in_.model->spec().intermediate;
-  kernels::swiglu_grad(ctx(), {.gate_up = data(record.in),
+  float* dgate_up = grad(record.in);
+  kernels::swiglu_grad(ctx(), {.gate = data(record.in),
+                               .up = data(record.in) + width,
                                .ld_gate_up = 2 * width,
                                .y = nullptr,
                                .dy = grad(record.out),
-                               .dgate_up = grad(record.in),
+                               .dgate = dgate_up,
+                               .dup = dgate_up + width,
                                .ldy = width,
                                .width = width,
                                .row_begin = 0,

@@ -85,8 +85,8 @@ void rope(const RopeArgs& a) {
 
 void swiglu(const SwigluArgs& a) {
   for (std::int64_t row = a.row_begin; row < a.row_end; ++row) {
-    const float* gate = a.gate_up + row * a.ld_gate_up;
-    const float* up = gate + a.width;
+    const float* gate = a.gate + row * a.ld_gate_up;
+    const float* up = a.up + row * a.ld_gate_up;
     float* y = a.y + row * a.ldy;
     for_each_vector(a.width, [&](std::int64_t i, auto io) {
       const VF g = io.load(gate + i);
@@ -98,11 +98,11 @@ void swiglu(const SwigluArgs& a) {
 void swiglu_grad(const SwigluArgs& a) {
   const VF one = hn::Set(F32(), 1.0F);
   for (std::int64_t row = a.row_begin; row < a.row_end; ++row) {
-    const float* gate = a.gate_up + row * a.ld_gate_up;
-    const float* up = gate + a.width;
+    const float* gate = a.gate + row * a.ld_gate_up;
+    const float* up = a.up + row * a.ld_gate_up;
     const float* dy = a.dy + row * a.ldy;
-    float* dgate = a.dgate_up + row * a.ld_gate_up;
-    float* dup = dgate + a.width;
+    float* dgate = a.dgate + row * a.ld_gate_up;
+    float* dup = a.dup + row * a.ld_gate_up;
     for_each_vector(a.width, [&](std::int64_t i, auto io) {
       const VF g = io.load(gate + i), u = io.load(up + i), d = io.load(dy + i);
       const VF s = sigmoid(g);
