@@ -51,7 +51,11 @@ struct Outcome {
 
 Result<Variant> parse_variant(const std::string& name) {
   RONDO_ASSIGN_CTX(const rollout::PolicyChoice choice, rollout::parse_policy(name), "--policies");
-  return Variant{.name = name, .label = name, .policy = choice.policy, .spec = choice.speculates};
+  const bool whole = rollout::rules_of(choice.policy).strictly_synchronous;
+  return Variant{.name = name,
+                 .label = whole ? name : name + " (not strictly synchronous)",
+                 .policy = choice.policy,
+                 .spec = choice.speculates};
 }
 
 // What each part of rondo adds: chunks, then the order by what a group's samples tell, then what earlier
@@ -88,9 +92,10 @@ Result<std::vector<Variant>> variants_of(const BenchArgs& args) {
   return variants;
 }
 
-// Of the first prompts and samples of the file, in order; none without a file.
-Result<std::vector<std::int32_t>> replayed_lengths(const rl::Config& config, const std::string& path) {
-  if (path.empty()) return std::vector<std::int32_t>{};
+// Into `plan`: the lengths of the first prompts and samples of the file, in order, and what the prompts behind
+// them tell, as earlier steps would. Nothing without a file.
+Result<void> replay_lengths(const rl::Config& config, const std::string& path, RolloutPlan& plan) {
+  if (path.empty()) return {};
   RONDO_ASSIGN_CTX(const std::string text, read_file(path), "--lengths");
   RONDO_ASSIGN_CTX(const sim::Trace trace, sim::parse_trace({}, text, path), "--lengths");
   const auto prompts = static_cast<std::size_t>(config.data.train_batch_size);
@@ -98,7 +103,7 @@ Result<std::vector<std::int32_t>> replayed_lengths(const rl::Config& config, con
   if (trace.groups.size() < prompts)
     return fail(Code::kInvalidArgument, "--lengths: {} has {} prompts, data.train_batch_size asks for {}",
                 path, trace.groups.size(), prompts);
-  std::vector<std::int32_t> lengths;
+  std::vector<std::int32_t>& lengths = plan.exact_lengths;
   for (const rollout::GroupSpec& group : std::span(trace.groups).first(prompts)) {
     if (group.samples.size() < samples)
       return fail(Code::kInvalidArgument,
@@ -112,7 +117,8 @@ Result<std::vector<std::int32_t>> replayed_lengths(const rl::Config& config, con
     return fail(Code::kInvalidArgument,
                 "--lengths: a response of {} tokens exceeds data.max_response_length = {}; set it to {}",
                 longest, config.data.max_response_length, longest);
-  return lengths;
+  plan.prior = rollout::learn({}, rollout::sample_of(std::span(trace.groups).subspan(prompts)));
+  return {};
 }
 
 // Prompts [begin, begin + count) of the data, as far as there are any.
@@ -231,6 +237,7 @@ std::string as_json(const rl::Session& session, const Variant& variant, const Ou
                         {"variant", variant.name},
                         {"model", config.model.path},
                         {"instances", config.rollout.instances},
+                        {"strictly_synchronous", rollout::rules_of(variant.policy).strictly_synchronous},
                         {"responses", o.num_responses()},
                         {"tokens", o.tokens},
                         {"seconds", o.seconds},
@@ -288,7 +295,7 @@ Result<void> write_traces(const std::string& folder, const std::vector<Variant>&
 Result<RolloutPlan> plan_bench_rollout(const BenchArgs& args, const rl::Config& config) {
   RolloutPlan plan;
   RONDO_ASSIGN(plan.variants, variants_of(args));
-  RONDO_ASSIGN(plan.exact_lengths, replayed_lengths(config, args.lengths));
+  RONDO_TRY(replay_lengths(config, args.lengths, plan));
   if (args.trace.empty()) return plan;
   std::error_code error;
   std::filesystem::create_directories(args.trace, error);
@@ -307,7 +314,7 @@ Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, const Ro
                                     data::GroundTruth::kOptional),
                    "data.train_files");
   Bench bench{
-      .session = session, .args = args, .prompts = {}, .exact_lengths = plan.exact_lengths, .prior = {}};
+      .session = session, .args = args, .prompts = {}, .exact_lengths = plan.exact_lengths, .prior = plan.prior};
   RONDO_ASSIGN(bench.prompts, first_prompts(session, set));
   if (bench.exact_lengths.empty() && any_learns(variants)) RONDO_TRY(learn_lengths(bench, set));
   std::vector<std::int32_t> true_lengths = plan.exact_lengths;

@@ -23,6 +23,7 @@ struct RolloutPlan {
   };
   std::vector<Variant> variants;
   std::vector<std::int32_t> exact_lengths;  // of --lengths; empty: natural ones
+  rollout::LengthPrior prior;               // from the further prompts of --lengths, if it has any
 };
 
 /// Reads and checks the arguments, which needs no model; makes the folder of --trace.

@@ -169,7 +169,9 @@ CLI::App* add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
   command->add_option(
       "--lengths", args.lengths,
       "rollout: jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
-      "responses run to exactly these lengths");
+      "responses run to exactly these lengths, and what follows the prompts of a step teaches seer_plus as "
+      "earlier "
+      "steps would");
   command->add_option("--trace", args.trace,
                       "rollout: folder for what ran when, per policy and side by side "
                       "(comparison.html), and for the scheduler's inputs");

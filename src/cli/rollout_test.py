@@ -1,9 +1,11 @@
 """Schedules from the command line: `rondo bench rollout`, `rondo profile`, and training under other schedules."""
 
 import json
+import math
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -32,6 +34,8 @@ class RolloutTest(TinyRunTest):
         self.assertEqual(len({row["tokens"] for row in rows if row["variant"] != "partial"}), 1)
         self.assertEqual([row["preempted"] for row in rows if row["variant"].startswith("seer")], [0] * 4)
         self.assertGreaterEqual(rows[5]["responses"], rows[0]["responses"] // 2)
+        self.assertEqual([row["strictly_synchronous"] for row in rows], 2 * (5 * [True] + [False]))
+        self.assertIn("partial (not strictly synchronous)", result.stdout)
         for policy in policies:
             self.assertRegex(result.stdout, rf"(?m)^{policy.replace('+', '.')} ")
 
@@ -79,6 +83,22 @@ class RolloutTest(TinyRunTest):
                 result = self.bench("lengths", "--lengths", path, overrides=overrides)
                 self.assertEqual(result.returncode, 2, result.stdout)
                 self.assertIn(message, result.stderr)
+
+    def test_lengths_behind_the_replayed_ones_teach_the_prior(self):
+        path = self.scratch / "many_lengths.jsonl"
+        path.write_text("".join(json.dumps({"prompt_id": p, "sample": s, "length": 2 + 5 * p + 3 * s}) + "\n"
+                                for p in range(8) for s in range(4)))
+        folder = self.scratch / "replay"
+        self.assert_ok(self.bench("prior", "--lengths", path, "--policies", "seer_plus", "--trace", folder))
+        inputs = [line.split() for line in (folder / "seer_plus.inputs").read_text().splitlines()]
+        priors = [line for line in inputs if line[1] == "prior"]
+        self.assertEqual(len(priors), 1)
+        # The log has the bits of a double.
+        median, _, _, weight = struct.unpack("<4d", b"".join(int(x).to_bytes(8, "little") for x in priors[0][2:6]))
+        self.assertEqual(weight, 6)
+        behind = [2 + 5 * p + 3 * s for p in range(2, 8) for s in range(4)]
+        # The longest counts as cut off at its limit.
+        self.assertAlmostEqual(median, sum(math.log(n) for n in behind) / len(behind), delta=0.02)
 
     def test_oracle_alone_says_what_it_needs(self):
         result = self.bench("oracle", "--policies", "oracle_lfs")
