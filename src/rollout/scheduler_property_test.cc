@@ -265,34 +265,74 @@ TEST(SchedulerPropertyTest, OnlyOraclesSeeTrueLengths) {
   }
 }
 
-// However many newer groups arrive, a waiting request is served within starvation_period decisions for each
-// request that has waited longer.
-TEST(SchedulerPropertyTest, NothingStarvesUnderEndlessArrivals) {
-  for (const Policy policy : kChunked) {
-    SCOPED_TRACE(static_cast<int>(policy));
-    Scheduler::Config config{.policy = policy, .chunk_tokens = 64, .starvation_period = 8};
-    const auto scheduler = *Scheduler::create(config, {});
-    FakeCluster cluster(*scheduler, {});
-    cluster.add_instance({.id = InstanceId(0), .num_blocks = 40, .max_running = 4});
-    constexpr int kLong = 1500;
-    // A long request that every order but the arrival's passes over in favour of what keeps coming.
-    const bool longest_first = policy == Policy::kOracleLfs || policy == Policy::kSeer;
-    const int old_length = longest_first ? 100 : kLong;
-    const int new_length = longest_first ? kLong : 100;
-    const auto group = [](std::int64_t id, int length) {
-      return GroupSpec{
-          .id = GroupId(id),
-          .prompt_tokens = 10,
-          .samples = {{RequestId(2 * id), kLong, length}, {RequestId(2 * id + 1), kLong, length}}};
-    };
-    cluster.add_group(group(0, old_length));
-    std::int64_t next_id = 1;
-    int steps = 0;
-    while (scheduler->requests().find(GroupId(0)).has_value() && ++steps < 20000) {
-      while (scheduler->num_waiting() < 10) cluster.add_group(group(next_id++, new_length));
-      cluster.step();
+/// Watches that a waiting request is served within starvation_period decisions for each that has waited
+/// longer, itself included.
+class Patience final {
+ public:
+  explicit Patience(int period) : period_(period) {}
+
+  void arrive(RequestId request) {
+    waiting_.emplace_back(request);
+    latest_[request] = decisions_ + period_ * std::ssize(waiting_);
+  }
+  void serve(RequestId request) {
+    ++decisions_;
+    EXPECT_LE(decisions_, latest_.at(request)) << "request " << request.value();
+    latest_.erase(request);
+    std::erase(waiting_, request);
+    for (const RequestId other : waiting_)
+      ASSERT_GT(latest_.at(other), decisions_) << "request " << other.value() << " starves";
+  }
+  std::int64_t decisions() const { return decisions_; }
+
+ private:
+  std::int64_t period_;
+  std::int64_t decisions_ = 0;
+  std::vector<RequestId> waiting_;  // the one that waits longest first
+  std::map<RequestId, std::int64_t> latest_;
+};
+
+// A stream of groups without end, of random lengths, on random instances.
+void expect_patience_kept(Policy policy, std::uint64_t seed, const LengthPrior& prior) {
+  Draw draw(seed);
+  const Scheduler::Config config{
+      .policy = policy, .chunk_tokens = draw(16, 200), .starvation_period = draw(2, 20)};
+  const auto scheduler = *Scheduler::create(config, {}, prior);
+  Patience patience(config.starvation_period);
+  FakeCluster cluster(*scheduler, {},
+                      {.assigned = [&](const Assignment& a) { patience.serve(a.request); },
+                       .prefetched = {},
+                       .chunk_done = [&](RequestId request, std::int32_t) { patience.arrive(request); },
+                       .finished = {}});
+  const int num_instances = draw(1, 4);
+  for (int i = 0; i < num_instances; ++i)
+    cluster.add_instance({.id = InstanceId(i), .num_blocks = draw(50, 150), .max_running = draw(1, 8)});
+  const int wanted = draw(5, 30);
+  std::int64_t group = 0, request = 0;
+  while (patience.decisions() < 2000 && !testing::Test::HasFailure()) {
+    while (scheduler->num_waiting() < wanted) {
+      GroupSpec spec{.id = GroupId(group++), .prompt_tokens = draw(1, 200), .samples = {}};
+      const int samples = draw(1, 6), typical = draw(1, draw(2, 1000));
+      for (int s = 0; s < samples; ++s)
+        spec.samples.push_back({RequestId(request++), 2000, draw(typical / 2 + 1, 2 * typical + 2)});
+      cluster.add_group(spec);
+      for (const SampleSpec& sample : spec.samples) patience.arrive(sample.id);
     }
-    EXPECT_LT(steps, 20000) << "the first group never ended";
+    ASSERT_TRUE(cluster.step());
+  }
+}
+
+// However many newer groups arrive. (Under `fifo` none of them is served before what has arrived earlier, so
+// it needs no such rule.)
+TEST(SchedulerPropertyTest, NothingStarvesUnderEndlessArrivals) {
+  const LengthPrior learned = {.log_median = 5.0, .sigma = 1.0, .rho = 0.6, .weight = 10.0};
+  for (const Policy policy : kChunked) {
+    if (!rules_of(policy).can_starve) continue;
+    for (std::uint64_t seed = 0; seed < 6U * kTestTimes; ++seed) {
+      SCOPED_TRACE(testing::Message() << "policy " << static_cast<int>(policy) << " seed " << seed);
+      expect_patience_kept(policy, seed, seed % 2 == 0 ? learned : LengthPrior{});
+      if (HasFailure()) return;
+    }
   }
 }
 
