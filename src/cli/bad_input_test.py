@@ -87,6 +87,18 @@ class CommandLineTest(BadInputTest):
             for option in options:
                 self.assert_refused(rondo("bench", what, *option), f"{option[0]} has no effect on `rondo bench {what}`")
 
+    def test_help_of_an_option_begins_with_the_benchmarks_that_heed_it(self):
+        text = " ".join(rondo("bench", "--help").stdout.split())
+        for option, value, heeding in (("--batch", ["4"], "decode, prefill, train, spec"),
+                                       ("--prompts", ["p.jsonl"], "decode, prefill, train"),
+                                       ("--new-tokens", ["4"], "decode, train, spec"),
+                                       ("--repeats", ["2"], "decode, prefill, train, step, rollout, spec"),
+                                       ("--ablation", [], "rollout")):
+            self.assertRegex(text, f"{option} [^-]*{heeding}: ")
+            for what in heeding.split(", "):
+                result = rondo("bench", what, option, *value)
+                self.assert_refused(result, "model.path is not set")
+
     def test_batches_that_cannot_be_measured(self):
         arguments = self.arguments(self.scratch / "none")
         for what in ("decode", "prefill", "train", "spec"):

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/bench_options.h"
 #include "cli/bench_rollout.h"
 #include "cli/bench_spec.h"
 #include "cli/bench_step.h"
@@ -292,17 +293,6 @@ Result<void> run_batches(const Bench& bench, train::Trainer* trainer, Terminal& 
   const Limits limits{kernels::measure_read_bandwidth(context), kernels::measure_fma_peak(context)};
   for (BatchResult& result : results) terminal.print(as_json(bench, std::move(result), limits));
   return outcome;
-}
-
-// The options that a benchmark heeds.
-std::vector<std::string> options_of(std::string_view what) {
-  if (what == "decode" || what == "train")
-    return {"--batch", "--prompts", "--prompt-tokens", "--new-tokens", "--repeats"};
-  if (what == "prefill") return {"--batch", "--prompts", "--prompt-tokens", "--repeats"};
-  if (what == "spec") return {"--batch", "--new-tokens", "--repeats"};
-  if (what == "rollout") return {"--policies", "--ablation", "--lengths", "--trace", "--repeats"};
-  if (what == "step") return {"--repeats"};
-  return {};
 }
 
 // An option without effect would look as if it had one.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/text_distance.h"
+#include "cli/bench_options.h"
 #include "cli/commands.h"
 
 namespace {
@@ -128,6 +129,11 @@ std::vector<std::string> given_options(const CLI::App& command) {
   return names;
 }
 
+// The help of an option that not all benchmarks heed.
+std::string for_some(std::string_view option, std::string_view text) {
+  return fmt::format("{}: {}", rondo::cli::heeded_by(option), text);
+}
+
 CLI::App* add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
   CLI::App* command = app.add_subcommand("bench", "Measure speed; one JSON line per measurement");
   command
@@ -136,45 +142,37 @@ CLI::App* add_bench(CLI::App& app, rondo::cli::BenchArgs& args) {
           "decode, prefill, train, step (a whole GRPO step on data.train_files), rollout (under several "
           "policies), spec (decoding with speculation beside without) or limits (of the machine)")
       ->required()
-      ->check(CLI::IsMember({"decode", "prefill", "train", "step", "rollout", "spec", "limits"}));
+      ->check(CLI::IsMember(rondo::cli::benchmarks()));
   add_config(*command, args.config);
-  command->add_option("--batch", args.batch, "decode, prefill, spec: batch sizes; train: groups")
+  const auto add = [&](const std::string& name, auto& value, std::string_view text) {
+    return command->add_option(name, value, for_some(name, text));
+  };
+  add("--batch", args.batch, "batch sizes (train: numbers of groups)")
       ->delimiter(',')
       ->check(at_least(1))
       ->allow_extra_args(false);
-  command->add_option(
-      "--prompts", args.prompts,
-      "decode, prefill, train: jsonl of {\"tokens\": [id, …]}, the prompts to take; else random "
-      "ones");
-  command->add_option("--prompt-tokens", args.prompt_tokens, "decode, prefill, train: tokens of each prompt")
+  add("--prompts", args.prompts, "jsonl of {\"tokens\": [id, …]}, the prompts to take; else random ones");
+  add("--prompt-tokens", args.prompt_tokens, "tokens of each prompt")->check(at_least(1));
+  add("--new-tokens", args.new_tokens, "tokens generated for each")->check(at_least(1));
+  add("--repeats", args.repeats, "measurements of each, of which the median counts (step: steps)")
       ->check(at_least(1));
-  command->add_option("--new-tokens", args.new_tokens, "decode, train, spec: tokens generated for each")
-      ->check(at_least(1));
-  command
-      ->add_option("--repeats", args.repeats,
-                   "All but limits: measurements of each, of which the median counts; or steps")
-      ->check(at_least(1));
-
-  CLI::Option* policies =
-      command
-          ->add_option("--policies", args.policies,
-                       "rollout: values of rollout.policy in turn, \"+spec\" behind one for speculation "
-                       "(group_round_robin,seer,seer_plus,seer_plus+spec)")
-          ->delimiter(',')
-          ->allow_extra_args(false);
+  CLI::Option* policies = add("--policies", args.policies,
+                              "values of rollout.policy in turn, \"+spec\" behind one for speculation "
+                              "(group_round_robin,seer,seer_plus,seer_plus+spec)")
+                              ->delimiter(',')
+                              ->allow_extra_args(false);
   command
       ->add_flag("--ablation", args.ablation,
-                 "rollout: instead of --policies, the undivided base and what each part of rondo adds to it")
+                 for_some("--ablation",
+                          "instead of --policies, the undivided base and what each part of rondo adds to it"))
       ->excludes(policies);
-  command->add_option(
-      "--lengths", args.lengths,
-      "rollout: jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
+  add("--lengths", args.lengths,
+      "jsonl of {\"prompt_id\", \"sample\", \"length\"}, or a rollout dump of rondo, verl or slime; "
       "responses run to exactly these lengths, and what follows the prompts of a step teaches seer_plus as "
-      "earlier "
-      "steps would");
-  command->add_option("--trace", args.trace,
-                      "rollout: folder for what ran when, per policy and side by side "
-                      "(comparison.html), and for the scheduler's inputs");
+      "earlier steps would");
+  add("--trace", args.trace,
+      "folder for what ran when, per policy and side by side (comparison.html), and for the scheduler's "
+      "inputs");
   return command;
 }
 
