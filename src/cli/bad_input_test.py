@@ -216,7 +216,7 @@ class DataTest(BadInputTest):
         self.assert_train_refused(["data.max_prompt_length=4"], "data.max_prompt_length = 4")
         long = self.write_rows("long.jsonl", ["short", "a prompt that is too long", "again"])
         self.assert_train_refused([f"data.train_files={long}", "data.max_prompt_length=8", "data.overlong_prompts=error"],
-                                  "prompt 1 has 25 tokens", "skip")
+                                  f"the prompt at {long}:2 has 25 tokens", "skip")
         result = self.train(self.scratch / "skipped", f"data.train_files={long}", "data.max_prompt_length=8")
         self.assert_ok(result)
         self.assertIn("1 of 3 prompts are longer", result.stderr)
@@ -228,7 +228,7 @@ class DataTest(BadInputTest):
     def test_ground_truth_in_the_wrong_form(self):
         words = self.scratch / "words.jsonl"
         words.write_text('{"prompt": "a", "label": "seven"}\n')
-        self.assert_train_refused([f"data.train_files={words}"], "ground truth", "seven", "last_number")
+        self.assert_train_refused([f"data.train_files={words}"], f"{words}:1", "ground truth", "seven", "last_number")
         self.assert_refused(rondo("eval", *self.arguments(self.scratch / "none"), f"data.val_files={words}"),
                             "no response can match", "seven")
 

@@ -154,6 +154,10 @@ Result<void> check_is_jsonl(const std::string& file) {
 
 }  // namespace
 
+std::string PromptRow::name() const {
+  return place.empty() ? fmt::format("prompt {}", index + 1) : "the prompt at " + place;
+}
+
 Result<void> Config::validate() const {
   if (prompt_key.empty()) {
     return fail(Code::kInvalidArgument, "prompt_key is empty; it names the column with the prompt");
@@ -167,9 +171,10 @@ Result<void> Config::validate() const {
 Result<std::vector<PromptRow>> parse_prompts(std::string_view bytes, const std::string& name,
                                              const Config& config, GroundTruth ground_truth) {
   std::vector<PromptRow> rows;
-  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json, std::int64_t) -> Result<void> {
+  RONDO_TRY(for_each_json_line(bytes, name, [&](const Json& json, std::int64_t line) -> Result<void> {
     RONDO_ASSIGN(PromptRow row, parse_row(json, config, ground_truth));
     row.index = static_cast<std::int64_t>(rows.size());
+    row.place = fmt::format("{}:{}", name, line);
     rows.push_back(std::move(row));
     return {};
   }));

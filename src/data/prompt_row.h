@@ -35,8 +35,12 @@ struct PromptRow {
   std::string ground_truth{};
   std::string extra_info_json{};  // JSON text; empty if the row has none
   std::int64_t index = 0;         // position in the dataset, all files in order, from 0
+  std::string place{};            // for messages: "file:line", from 1; empty if it comes from no file
 
   bool is_chat() const { return !messages.empty(); }
+  /// The prompt as a message names it: "the prompt at train.jsonl:17", or "prompt 1" of those that come from
+  /// no file.
+  std::string name() const;
   friend bool operator==(const PromptRow&, const PromptRow&) = default;
 };
 

@@ -54,13 +54,15 @@ TEST(PromptRowTest, ReadsPromptWithLabelOrAnswer) {
                                    .data_source = "x",
                                    .ground_truth = "1",
                                    .extra_info_json = {},
-                                   .index = 0}));
+                                   .index = 0,
+                                   .place = "train.jsonl:1"}));
   EXPECT_EQ((*rows)[1], (PromptRow{.messages = {},
                                    .text = "b",
                                    .data_source = "",
                                    .ground_truth = "2",
                                    .extra_info_json = {},
-                                   .index = 1}));
+                                   .index = 1,
+                                   .place = "train.jsonl:2"}));
 }
 
 TEST(PromptRowTest, AutoPrefersTheRewardModelAndSkipsNull) {
@@ -189,6 +191,18 @@ TEST_F(PromptFileTest, FilesConcatenateAndIndicesRunOn) {
     EXPECT_EQ((*rows)[i].index, static_cast<std::int64_t>(i));
   }
   EXPECT_EQ(texts, "abcab");
+}
+
+TEST_F(PromptFileTest, RowsAreNamedByFileAndLine) {
+  const std::string a = write("a.jsonl", "{\"prompt\":\"a\",\"label\":1}\n");
+  const std::string b =
+      write("b.jsonl", "\n{\"prompt\":\"b\",\"label\":2}\n \n{\"prompt\":\"c\",\"label\":3}\n");
+  const auto rows = read_prompts({a, b}, {});
+  ASSERT_TRUE(rows) << rows.error().message();
+  EXPECT_EQ((*rows)[0].name(), "the prompt at " + a + ":1");
+  EXPECT_EQ((*rows)[1].name(), "the prompt at " + b + ":2");
+  EXPECT_EQ((*rows)[2].name(), "the prompt at " + b + ":4");
+  EXPECT_EQ(PromptRow{}.name(), "prompt 1") << "given on the command line";
 }
 
 TEST_F(PromptFileTest, NothingToReadIsAnErrorThatNamesTheFile) {

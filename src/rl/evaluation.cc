@@ -33,8 +33,10 @@ std::optional<double> logged_mean_score(std::string_view line, const PromptSet& 
 }
 
 Result<void> check_ground_truths(const reward::Config& config, const PromptSet& prompts) {
-  for (const Prompt& prompt : prompts.prompts)
-    RONDO_TRY(reward::check_ground_truth(config, prompt.row.data_source, prompt.row.ground_truth));
+  for (const Prompt& prompt : prompts.prompts) {
+    auto checked = reward::check_ground_truth(config, prompt.row.data_source, prompt.row.ground_truth);
+    if (!checked) return tl::unexpected<Status>(std::move(checked).error().with_context(prompt.row.name()));
+  }
   return {};
 }
 

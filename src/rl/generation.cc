@@ -65,7 +65,7 @@ class Generation final {
                               .response = scored.text,
                               .ground_truth = prompt.row.ground_truth,
                               .extra_info_json = prompt.row.extra_info_json}),
-                     fmt::format("scoring a response to prompt {}", prompt.row.index));
+                     "scoring a response to " + prompt.row.name());
     stats_.reward_seconds += clock_.now_s() - begin;
     return {};
   }

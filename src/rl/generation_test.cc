@@ -173,7 +173,7 @@ TEST_F(GenerationTest, FailedRewardNamesThePromptAndLeavesTheEngineUsable) {
   GenerationStats stats;
   const auto cut = generate(*session_, task(2), failing, not_interrupted(), stats);
   ASSERT_FALSE(cut);
-  EXPECT_THAT(cut.error().message(), HasSubstr("scoring a response to prompt 1: cannot score this"));
+  EXPECT_THAT(cut.error().message(), HasSubstr("train.jsonl:2: cannot score this"));
   EXPECT_TRUE(session_->inference->engine().idle());
   expect_same(run(task(2)), whole);
 }

@@ -35,8 +35,7 @@ Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const Data
     }
     Prompt prompt;
     if (row.is_chat()) {
-      RONDO_ASSIGN_CTX(prompt.text, chat->render(messages_of(row), true),
-                       fmt::format("prompt {}", row.index));
+      RONDO_ASSIGN_CTX(prompt.text, chat->render(messages_of(row), true), row.name());
     } else {
       prompt.text = row.text;
     }
@@ -44,14 +43,13 @@ Result<PromptSet> tokenize_prompts(std::vector<data::PromptRow> rows, const Data
     auto tokens =
         tokenizer.encode(prompt.text, {.add_special_tokens = !row.is_chat(), .parse_special = true});
     const auto length = static_cast<std::int64_t>(tokens.size());
-    if (length == 0)
-      return fail(Code::kInvalidArgument, "prompt {} has no tokens; remove the row", row.index);
+    if (length == 0) return fail(Code::kInvalidArgument, "{} has no tokens; remove the row", row.name());
     if (length > config.max_prompt_length) {
       if (config.overlong_prompts == OverlongPrompts::kError)
         return fail(Code::kInvalidArgument,
-                    "prompt {} has {} tokens, more than data.max_prompt_length = {}; raise it, or set "
+                    "{} has {} tokens, more than data.max_prompt_length = {}; raise it, or set "
                     "data.overlong_prompts = \"skip\"",
-                    row.index, length, config.max_prompt_length);
+                    row.name(), length, config.max_prompt_length);
       ++set.skipped;
       continue;
     }

@@ -83,7 +83,7 @@ TEST_F(PromptsTest, OverlongPromptIsAnErrorWhereTheConfigSaysSo) {
   data_.overlong_prompts = OverlongPrompts::kError;
   EXPECT_THAT(
       error_of("{\"prompt\": \"1234\", \"label\": \"1\"}\n{\"prompt\": \"12345\", \"label\": \"1\"}\n"),
-      HasSubstr("prompt 1 has 5 tokens, more than data.max_prompt_length = 4"));
+      HasSubstr("rows.jsonl:2 has 5 tokens, more than data.max_prompt_length = 4"));
 }
 
 TEST_F(PromptsTest, NothingUsableIsAnError) {
