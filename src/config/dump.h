@@ -9,7 +9,7 @@
 namespace rondo::config {
 
 /// Every field with its value, section by section. Loading the text gives the same values, bit for bit;
-/// precondition: strings are UTF-8 and no number is NaN (which loading guarantees).
+/// precondition: strings are UTF-8 and numbers finite (which loading guarantees).
 std::string to_toml(const FieldList& fields);
 
 /// The same with each field's doc, type, range and default as a comment above it. `defaults` lists the fields

@@ -1,6 +1,6 @@
 // The typed half of Field: everything that asks what kind of variable it points to.
+#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include "base/check.h"
@@ -17,8 +17,20 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
+bool is_finite(double number) {
+  return std::isfinite(number);
+}
+
+// Whether a value is, or holds, an infinity or NaN.
+bool has_non_finite(const Value& value) {
+  if (const auto* number = std::get_if<double>(&value)) return !is_finite(*number);
+  const auto* list = std::get_if<std::vector<double>>(&value);
+  return list != nullptr && !std::ranges::all_of(*list, is_finite);
+}
+
 // convert(value, variable type) is what the variable would hold, or nullopt where the types do not match or
-// the number does not fit the variable. Ranges are checked on the result.
+// the number does not fit the variable. No field means anything by an infinity or NaN, which would only come
+// out hours later, in a sum. Ranges are checked on the result.
 
 std::optional<bool> convert(const Value& value, const bool*) {
   const auto* held = std::get_if<bool>(&value);
@@ -44,9 +56,7 @@ requires std::is_floating_point_v<T> std::optional<T> convert(const Value& value
     return std::nullopt;
   }
   const T stored = static_cast<T>(number);
-  const bool overflows = std::isinf(stored) && std::isfinite(number);
-  if (std::isnan(number) || overflows) return std::nullopt;
-  return stored;
+  return std::isfinite(stored) ? std::optional(stored) : std::nullopt;
 }
 
 std::optional<std::string> convert(const Value& value, const std::string*) {
@@ -73,9 +83,7 @@ std::optional<std::vector<double>> convert(const Value& value, const std::vector
   if (text != nullptr && text->empty()) return std::vector<double>();
   const auto* held = std::get_if<std::vector<double>>(&value);
   if (held == nullptr) return std::nullopt;
-  for (const double number : *held)
-    if (std::isnan(number)) return std::nullopt;
-  return *held;
+  return std::ranges::all_of(*held, is_finite) ? std::optional(*held) : std::nullopt;
 }
 
 std::optional<std::int64_t> convert(const Value& value, const Field::Enum& target) {
@@ -128,7 +136,7 @@ const char* storage_text(const Field::Target& target, const Value& value) {
   const bool integer = std::holds_alternative<std::int64_t>(value);
   if (integer && std::holds_alternative<int*>(target)) return " of 32 bits";
   if (integer && std::holds_alternative<std::uint32_t*>(target)) return " from 0 to 4294967295";
-  const bool real = std::holds_alternative<double>(value);
+  const bool real = std::holds_alternative<double>(value) && !has_non_finite(value);
   return real && std::holds_alternative<float*>(target) ? " of single precision" : "";
 }
 
@@ -224,8 +232,11 @@ Result<void> Field::check(const Value& value) const {
   const char* article = std::holds_alternative<Enum>(target_) ? "one of"
                         : shape() == Shape::kInteger          ? "an"
                                                               : "a";
+  const bool takes_numbers = shape() == Shape::kNumber || shape() == Shape::kNumberList;
+  std::string wanted = type_name();
+  if (takes_numbers && has_non_finite(value)) wanted.insert(wanted.find("number"), "finite ");
   const std::string range = range_text();
-  return fail(Code::kInvalidArgument, "{} must be {} {}{}{}{}, given {}{}", key_, article, type_name(),
+  return fail(Code::kInvalidArgument, "{} must be {} {}{}{}{}, given {}{}", key_, article, wanted,
               converts ? "" : storage_text(target_, value), range.empty() ? "" : " ", range, shown(value),
               enum_hint(target_, value));
 }

@@ -72,11 +72,25 @@ TEST(FieldListTest, RefusesNumbersOutsideTheRangeOrTheVariable) {
   EXPECT_THAT(refusal(fields, "rollout.n", std::int64_t{1} << 40), HasSubstr("of 32 bits"));
   EXPECT_THAT(refusal(fields, "seed", std::int64_t{-1}), HasSubstr("from 0 to 4294967295"));
   EXPECT_THAT(refusal(fields, "eval.top_p", 1e300), HasSubstr("of single precision"));
-  EXPECT_THAT(refusal(fields, "eval.temperature", std::numeric_limits<double>::quiet_NaN()),
-              HasSubstr("nan"));
-  EXPECT_EQ(refusal(fields, "eval.temperature", std::numeric_limits<double>::infinity()), "accepted");
   EXPECT_EQ(refusal(fields, "rollout.kv_memory", std::string("1KiB")),
             "rollout.kv_memory must be a byte size >= 1048576 bytes, given \"1KiB\"");
+}
+
+TEST(FieldListTest, RefusesNumbersThatAreNotFinite) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  ExampleConfig config;
+  const FieldList fields(config);
+  EXPECT_EQ(refusal(fields, "eval.temperature", kInfinity),
+            "eval.temperature must be a finite number >= 0, given inf");
+  EXPECT_EQ(refusal(fields, "eval.temperature", kNan),
+            "eval.temperature must be a finite number >= 0, given nan");
+  EXPECT_EQ(refusal(fields, "eval.top_p", -kInfinity),
+            "eval.top_p must be a finite number > 0 and <= 1, given -inf");
+  EXPECT_EQ(refusal(fields, "betas", std::vector<double>{0.5, kNan}),
+            "betas must be a list of finite numbers >= 0 and < 1, given [0.5, nan]");
+  EXPECT_EQ(refusal(fields, "rollout.n", kInfinity),
+            "rollout.n must be an integer >= 1 and <= 1024, given inf");
 }
 
 TEST(FieldListTest, UnknownEnumNameGetsTheNearest) {

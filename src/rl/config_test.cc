@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "config/field_list.h"
 #include "rl/tiny_run.h"
 
 namespace rondo::rl {
@@ -79,6 +80,23 @@ TEST(ConfigTest, RefusesWhatCanOnlyBeASlip) {
   EXPECT_THAT(load_error({"data.train_batch_size=1000000000"}), HasSubstr("1000000000 x 8 responses"));
   EXPECT_THAT(load_error({"rollout.val.n=100000000"}), HasSubstr("rollout.val.n"));
   EXPECT_EQ(load_error({"data.train_batch_size=65536", "rollout.n=256"}), "");
+}
+
+TEST(ConfigTest, EveryNumberIsFinite) {
+  Config config;
+  const config::FieldList fields(config);
+  int numbers = 0;
+  for (const std::string& key : fields.keys()) {
+    if (fields.find(key)->shape() != config::Shape::kNumber) continue;
+    ++numbers;
+    for (const char* value : {"inf", "-inf", "nan", "infinity"})
+      EXPECT_THAT(load_error({key + "=" + value}), HasSubstr(key + " must be a finite number"));
+  }
+  EXPECT_GT(numbers, 20);
+  const TinyRun tiny;
+  const auto other_type = load_config(tiny.write("run.toml", "[reward]\nfunction = inf\n"), {});
+  ASSERT_FALSE(other_type);
+  EXPECT_THAT(other_type.error().message(), HasSubstr("\"last_number\" | \"exact_match\", given inf"));
 }
 
 TEST(ConfigTest, TrainingRefusesWhatItCannotTrainOn) {
