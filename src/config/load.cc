@@ -87,11 +87,22 @@ Result<const Field*> find_field(const FieldList& fields, std::string_view key) {
   return field;
 }
 
-Result<void> check_entry(const FieldList& fields, Entry entry, std::vector<Assignment>& out) {
-  if (entry.is_section) return check_section(fields, entry.key);
+// What an entry assigns; nothing for an empty section.
+Result<std::optional<Assignment>> read_entry(const FieldList& fields, Entry entry) {
+  if (entry.is_section) {
+    RONDO_TRY(check_section(fields, entry.key));
+    return std::nullopt;
+  }
   RONDO_ASSIGN(const Field* field, find_field(fields, entry.key));
   RONDO_TRY(field->check(entry.value));
-  out.push_back({field, std::move(entry.value)});
+  return Assignment{field, std::move(entry.value)};
+}
+
+Result<void> check_entry(const FieldList& fields, Entry entry, std::string_view source,
+                         std::vector<Assignment>& out) {
+  const std::string place = fmt::format("{}:{}", source, entry.line);
+  RONDO_ASSIGN_CTX(std::optional<Assignment> assignment, read_entry(fields, std::move(entry)), place);
+  if (assignment) out.push_back(*std::move(assignment));
   return {};
 }
 
@@ -178,15 +189,23 @@ Result<Assignment> read_override(const FieldList& fields, std::string_view text)
 Result<void> load_text(const FieldList& fields, std::string_view text, std::string_view source) {
   RONDO_ASSIGN(std::vector<Entry> entries, parse_toml(text, source));
   std::vector<Assignment> assignments;
-  for (Entry& entry : entries) {
-    const int line = entry.line;
-    auto checked = check_entry(fields, std::move(entry), assignments);
-    if (!checked)
-      return tl::unexpected<Status>(
-          std::move(checked).error().with_context(fmt::format("{}:{}", source, line)));
-  }
+  for (Entry& entry : entries) RONDO_TRY(check_entry(fields, std::move(entry), source, assignments));
   commit(assignments);
   return {};
+}
+
+Result<std::vector<LeftOut>> load_known_text(const FieldList& fields, std::string_view text,
+                                             std::string_view source) {
+  RONDO_ASSIGN(std::vector<Entry> entries, parse_toml(text, source));
+  std::vector<Assignment> assignments;
+  std::vector<LeftOut> left_out;
+  for (Entry& entry : entries) {
+    std::string key = entry.key;
+    const auto checked = check_entry(fields, std::move(entry), source, assignments);
+    if (!checked) left_out.push_back({std::move(key), checked.error().message()});
+  }
+  commit(assignments);
+  return left_out;
 }
 
 Result<void> load_file(const FieldList& fields, const std::filesystem::path& path) {

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "config/field_list.h"
@@ -24,7 +25,18 @@ namespace rondo::config {
 /// Sets the fields that a TOML document names; `source` names it in messages.
 Result<void> load_text(const FieldList& fields, std::string_view text, std::string_view source);
 
-/// The same for a file.
+/// An entry of a document that no field takes, and why, with its line.
+struct LeftOut {
+  std::string key;
+  std::string reason;
+};
+
+/// Sets the fields that a document of another version names as far as it can, and returns what it had to
+/// leave out. An error, which sets none, is a text that is not TOML.
+Result<std::vector<LeftOut>> load_known_text(const FieldList& fields, std::string_view text,
+                                             std::string_view source);
+
+/// load_text() for a file.
 Result<void> load_file(const FieldList& fields, const std::filesystem::path& path);
 
 /// Sets fields from `section.key=value`, in order: the last one of a key counts.

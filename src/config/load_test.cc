@@ -111,6 +111,30 @@ TEST(LoadTest, AnErrorLeavesTheConfigUnchanged) {
   EXPECT_EQ(to_toml(fields), before);
 }
 
+TEST(LoadTest, KnownPartOfADocumentOfAnotherVersionIsLoaded) {
+  ExampleConfig config;
+  const auto left_out = load_known_text(FieldList(config),
+                                        "seed = 9\nold = 1\n[rollout]\nn = 0\nchunked = false\n[gone]\n"
+                                        "x = 1\n[empty]\n",
+                                        "run.toml");
+  ASSERT_TRUE(left_out) << left_out.error().message();
+  EXPECT_EQ(config.seed, 9u);
+  EXPECT_FALSE(config.rollout.chunked);
+  EXPECT_EQ(config.rollout.n, 8);
+  std::vector<std::string> keys, reasons;
+  for (const LeftOut& entry : *left_out) {
+    keys.push_back(entry.key);
+    reasons.push_back(entry.reason);
+  }
+  EXPECT_THAT(keys, ElementsAre("old", "rollout.n", "gone.x", "empty"));
+  EXPECT_THAT(reasons, ElementsAre(StartsWith("run.toml:2: unknown key 'old'; did you mean"),
+                                   "run.toml:4: rollout.n must be an integer >= 1 and <= 1024, given 0",
+                                   StartsWith("run.toml:7: unknown key 'gone.x'"),
+                                   StartsWith("run.toml:8: unknown section 'empty'")));
+  EXPECT_THAT(load_known_text(FieldList(config), "seed = \n", "run.toml").error().message(),
+              HasSubstr("not valid TOML"));
+}
+
 TEST(LoadTest, OverridesApplyInOrder) {
   const auto config = from_overrides({"seed=2", "rollout.n=4", "seed=3"});
   ASSERT_TRUE(config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/file.h"
 #include "config/dump.h"
 #include "config/field_list.h"
 #include "config/load.h"
@@ -109,15 +110,32 @@ bool changes_no_result(const std::string& key, const Config& config) {
 
 }  // namespace
 
-std::vector<std::string> changed_results(const Config& before, const Config& after) {
+std::vector<std::string> changed_results(const Config& before, const Config& after,
+                                         const std::vector<std::string>& left_out) {
   Config old_copy = before, new_copy = after;
   const config::FieldList old_fields(old_copy), new_fields(new_copy);
   std::vector<std::string> changes;
   for (const std::string& key : new_fields.keys()) {
+    if (std::find(left_out.begin(), left_out.end(), key) != left_out.end()) continue;
     const std::string was = old_fields.find(key)->current(), is = new_fields.find(key)->current();
     if (was != is && !changes_no_result(key, after))
       changes.push_back(fmt::format("{}: {} -> {}", key, was, is));
   }
+  return changes;
+}
+
+Result<ConfigChanges> changes_since(const std::filesystem::path& file, const Config& config) {
+  RONDO_ASSIGN(const std::string text, read_file(file));
+  Config before;
+  RONDO_ASSIGN(const std::vector<config::LeftOut> entries,
+               config::load_known_text(config::FieldList(before), text, file.string()));
+  ConfigChanges changes;
+  std::vector<std::string> keys;
+  for (const config::LeftOut& entry : entries) {
+    keys.push_back(entry.key);
+    changes.incomparable.push_back(entry.reason);
+  }
+  changes.results = changed_results(before, config, keys);
   return changes;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -303,8 +304,20 @@ struct Config {
 Result<Config> read_config(const std::string& file, const std::vector<std::string>& overrides);
 /// The same, and checks that the fields fit together.
 Result<Config> load_config(const std::string& file, const std::vector<std::string>& overrides);
-/// Settings that results depend on and that differ, as "key: old -> new".
-std::vector<std::string> changed_results(const Config& before, const Config& after);
+/// Settings that results depend on and that differ, as "key: old -> new"; but for `left_out`, keys whose
+/// value before is not known.
+std::vector<std::string> changed_results(const Config& before, const Config& after,
+                                         const std::vector<std::string>& left_out = {});
+
+/// What a run's earlier config.toml says otherwise.
+struct ConfigChanges {
+  std::vector<std::string> results;       // as changed_results() says them
+  std::vector<std::string> incomparable;  // why an entry is none of the settings, or has no value of one
+};
+
+/// Compares `file`, which another version may have written, with `config`. An error is a file that cannot be
+/// read or is not TOML.
+Result<ConfigChanges> changes_since(const std::filesystem::path& file, const Config& config);
 /// The tree as TOML that loads back to the same values.
 std::string config_toml(const Config& config);
 /// The same with docs, types, ranges and defaults.

@@ -139,6 +139,24 @@ TEST(ConfigTest, ChangedResultsLeavesOutWhatChangesSpeedAlone) {
               ElementsAre(HasSubstr("rollout.n: 4 -> 5"), HasSubstr("trainer.seed: 1 -> 7")));
 }
 
+TEST(ConfigTest, ChangesSinceAnEarlierFileNameWhatCannotBeCompared) {
+  const TinyRun tiny;
+  const Config config = tiny.config("run");
+  const auto since = [&](const std::string& text) {
+    return changes_since(tiny.write("earlier.toml", text), config);
+  };
+  const auto same = since(config_toml(config));
+  ASSERT_TRUE(same) << same.error().message();
+  EXPECT_THAT(same->results, IsEmpty());
+  EXPECT_THAT(same->incomparable, IsEmpty());
+  const auto other = since(config_toml(config) + "[gone]\nx = 1\n");
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_THAT(other->results, IsEmpty());
+  EXPECT_THAT(other->incomparable, ElementsAre(HasSubstr("unknown key 'gone.x'")));
+  EXPECT_FALSE(since("["));
+  EXPECT_FALSE(changes_since(tiny.folder() / "none.toml", config));
+}
+
 TEST(ConfigTest, TheLengthOfTheRunIsAResultWhereTheLearningRateDecays) {
   const TinyRun tiny;
   const std::vector<std::string> longer = {"trainer.total_steps=77", "actor.optim.lr_scheduler_type=cosine"};

@@ -110,12 +110,14 @@ std::string way_on_without(const Checkpoint& checkpoint) {
 
 // A run may go on with other settings, but not without being told.
 void warn_of_changes(const fs::path& old_file, const Config& config) {
-  const auto old = read_config(old_file.string(), {});
-  if (!old) {
-    log::warn("cannot compare with the run's earlier settings: {}", old.error().message());
+  const auto changes = changes_since(old_file, config);
+  if (!changes) {
+    log::warn("cannot compare with the run's earlier settings: {}", changes.error().message());
     return;
   }
-  for (const std::string& change : changed_results(*old, config))
+  for (const std::string& reason : changes->incomparable)
+    log::warn("cannot compare with one of the run's earlier settings: {}", reason);
+  for (const std::string& change : changes->results)
     log::warn("resuming with another setting than before, which changes results from here on: {}", change);
 }
 

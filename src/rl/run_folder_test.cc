@@ -120,12 +120,23 @@ TEST_F(RunFolderTest, LogsAreCutToTheCheckpoint) {
 TEST_F(RunFolderTest, SettingsOfAnOlderVersionAreNoObstacle) {
   { open(); }
   make_checkpoint("global_step_2", true);
-  ASSERT_TRUE(write_file_durable(root_ / "config.toml", "[rollout]\nlength_quantile = 5.0\n"));
+  std::string old = config_toml(config_);
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    ASSERT_NE(old.find(from), std::string::npos) << from;
+    old.replace(old.find(from), from.size(), to);
+  };
+  replace("[rollout]\n", "[rollout]\nlength_quantile = 5.0\n");
+  replace("lr = 0.001", "lr = inf");
+  replace("seed = 1", "seed = 7");
+  ASSERT_TRUE(write_file_durable(root_ / "config.toml", old));
   testing::internal::CaptureStderr();
   EXPECT_EQ(open().first_step(), 3);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("config.toml:2: unknown key 'rollout.length_quantile'; did you mean "
-                        "'rollout.length_misses'?"));
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(told,
+              HasSubstr("unknown key 'rollout.length_quantile'; did you mean 'rollout.length_misses'?"));
+  EXPECT_THAT(told, HasSubstr("actor.optim.lr must be a finite number"));
+  EXPECT_THAT(told, HasSubstr("which changes results from here on: trainer.seed: 7 -> 1"));
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 3) << told;
   EXPECT_EQ(read_file(root_ / "config.toml").value(), config_toml(config_));
 }
 
