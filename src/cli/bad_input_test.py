@@ -273,6 +273,16 @@ class RunFolderTest(BadInputTest):
         self.assertIn("actor.optim.lr", result.stderr)
         self.assertNotIn("trainer.threads", result.stderr)
 
+    def test_resuming_with_other_data_under_the_same_path_warns(self):
+        run_dir = self.scratch / "data"
+        rows = self.write_rows("rows.jsonl", [f"say {i}" for i in range(6)])
+        self.assert_killed(self.train(run_dir, f"data.train_files={rows}", fault="step_begin:4"), "step_begin")
+        self.write_rows("rows.jsonl", [f"say {i}" for i in range(5)])
+        result = self.train(run_dir, f"data.train_files={rows}")
+        self.assert_ok(result)
+        self.assertIn("other training prompts than before", result.stderr)
+        self.assertIn("6 prompts -> 5 prompts; the run goes on with the new ones at step 3", result.stderr)
+
 
 class FullDiskTest(BadInputTest):
     @classmethod

@@ -35,6 +35,7 @@ class BrokenRunTest(TinyRunTest):
         """Resumes to the end; returns what it printed."""
         result = self.train(run_dir)
         self.assert_ok(result)
+        self.assertNotIn("than before", result.stderr, what)  # settings and data are those of the killed run
         self.assert_same_outcome(run_dir, self.expected, what)
         self.assertEqual(sorted(p.name for p in (run_dir / "checkpoints").iterdir()),
                          sorted(p.name for p in (self.unbroken / "checkpoints").iterdir()), what)

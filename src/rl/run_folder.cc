@@ -26,6 +26,7 @@ constexpr const char* kPointer = "latest";
 constexpr std::string_view kCheckpointPrefix = "global_step_";
 constexpr const char* kStateFile = "state.safetensors";
 constexpr const char* kPriorFile = "length_prior.json";
+constexpr const char* kPromptsFile = "train_prompts.json";
 
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kCheckpointPrefix)) return std::nullopt;
@@ -161,7 +162,8 @@ Result<void> RunFolder::check_space(std::int64_t bytes) const {
       config::to_string({static_cast<std::int64_t>(space.available)}));
 }
 
-Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, const train::Trainer& trainer) {
+Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, const train::Trainer& trainer,
+                                   const PromptDigest& prompts) {
   RONDO_TRY(log_.sync());
   const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);
   const auto fill = [&](const fs::path& folder) -> Result<void> {
@@ -172,8 +174,9 @@ Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, co
     if (error) return fail(Code::kIo, "cannot create {}: {}", (folder / "trainer").string(), error.message());
     RONDO_TRY(trainer.save_state(folder / "trainer" / kStateFile));
     fault::reach("checkpoint_state_written");
-    return write_file_durable(folder / "trainer" / kPriorFile,
-                              rollout::length_prior_json(session.inference->length_prior()));
+    RONDO_TRY(write_file_durable(folder / "trainer" / kPriorFile,
+                                 rollout::length_prior_json(session.inference->length_prior())));
+    return write_file_durable(folder / "trainer" / kPromptsFile, prompt_digest_json(prompts));
   };
   const auto progress = [](std::string_view stage) { fault::reach(fmt::format("checkpoint_{}", stage)); };
   RONDO_ASSIGN_CTX(const fs::path folder, hf::publish_folder(checkpoints(), name, kPointer, fill, progress),
@@ -202,6 +205,23 @@ rollout::LengthPrior RunFolder::load_length_prior(const Checkpoint& checkpoint) 
   if (prior) return *prior;
   log::warn("{}: {}; response lengths are learned anew", file.string(), prior.error().message());
   return {};
+}
+
+void RunFolder::warn_of_other_prompts(const Checkpoint& checkpoint, const PromptDigest& prompts) {
+  const fs::path file = checkpoint.folder / "trainer" / kPromptsFile;
+  if (!fs::exists(file)) return;
+  const Result<std::string> text = read_file(file);
+  const Result<PromptDigest> before =
+      text ? parse_prompt_digest(*text) : tl::unexpected<Status>(text.error());
+  if (!before) {
+    log::warn("cannot compare with the prompts that the run was trained on: {}: {}", file.string(),
+              before.error().message());
+  } else if (*before != prompts) {
+    log::warn(
+        "resuming with other training prompts than before, which changes results from here on: {}; the run "
+        "goes on with the new ones at step {}, and will not equal one that was never interrupted",
+        difference(*before, prompts), checkpoint.global_step + 1);
+  }
 }
 
 }  // namespace rondo::rl

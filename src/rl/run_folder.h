@@ -6,8 +6,9 @@
 //     rollouts/step_N.jsonl              every response of step N
 //     timeline/last.{html,json}          what ran when in the newest step, or step_N.* of each
 //     checkpoints/global_step_N/         a Hugging Face model folder …
-//     checkpoints/global_step_N/trainer/ … and state.safetensors, the trainer's state, and length_prior.json,
-//                                        what the rollouts have learned of lengths
+//     checkpoints/global_step_N/trainer/ … and state.safetensors, the trainer's state, length_prior.json,
+//                                        what the rollouts have learned of lengths, and train_prompts.json,
+//                                        a checksum of what was trained on
 //     checkpoints/latest                 name of the newest whole checkpoint
 #pragma once
 
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "metrics/metrics_log.h"
 #include "rl/config.h"
+#include "rl/prompt_digest.h"
 #include "rl/session.h"
 #include "train/trainer.h"
 
@@ -55,16 +57,20 @@ class RunFolder final {
   /// kResourceExhausted if the disk has less than `bytes` left: hours of training would end unsaved.
   Result<void> check_space(std::int64_t bytes) const;
 
-  /// Publishes the model and the trainer's state after `step`, then removes checkpoints beyond
-  /// config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or the new
-  /// one, whole.
-  Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer);
+  /// Publishes the model and the trainer's state after `step`, trained on `prompts`, then removes checkpoints
+  /// beyond config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or
+  /// the new one, whole.
+  Result<Checkpoint> save(std::int64_t step, const Session& session, const train::Trainer& trainer,
+                          const PromptDigest& prompts);
   /// Restores the trainer and the model's weights from `checkpoint`. If it is damaged, the error says how to
   /// go on without it.
   static Result<void> load(const Checkpoint& checkpoint, train::Trainer& trainer);
   /// What the checkpoint knows of response lengths: nothing if an earlier version wrote it or, with a
   /// warning, if the file is damaged, for it changes speed alone.
   static rollout::LengthPrior load_length_prior(const Checkpoint& checkpoint);
+  /// Warns if the checkpoint was not trained on `prompts`, which the run goes on with; says nothing of one
+  /// that an earlier version wrote.
+  static void warn_of_other_prompts(const Checkpoint& checkpoint, const PromptDigest& prompts);
 
  private:
   RunFolder(std::filesystem::path root, FileLock lock, metrics::MetricsLog log,

@@ -16,6 +16,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+constexpr PromptDigest kPrompts{.prompts = 6, .checksum = 1};
+
 class RunFolderTest : public ::testing::Test {
  protected:
   RunFolderTest() : config_(tiny_.config("run")), root_(config_.trainer.run_dir) {}
@@ -231,7 +233,7 @@ TEST_F(CheckpointTest, SavedStateComesBackBitForBit) {
   {
     RunFolder folder = open();
     log(folder, 1);
-    const auto saved = folder.save(1, *parts.session, *parts.trainer);
+    const auto saved = folder.save(1, *parts.session, *parts.trainer, kPrompts);
     ASSERT_TRUE(saved) << saved.error().message();
     EXPECT_EQ(saved->global_step, 1);
     EXPECT_EQ(folder.first_step(), 2);
@@ -255,14 +257,15 @@ TEST_F(CheckpointTest, SavedStateComesBackBitForBit) {
 TEST_F(CheckpointTest, OldCheckpointsArePruned) {
   const Parts parts = load_model();
   RunFolder folder = open();
-  for (const int step : {1, 2, 3, 12}) ASSERT_TRUE(folder.save(step, *parts.session, *parts.trainer));
+  for (const int step : {1, 2, 3, 12})
+    ASSERT_TRUE(folder.save(step, *parts.session, *parts.trainer, kPrompts));
   EXPECT_THAT(names("checkpoints"), ElementsAre("global_step_12", "global_step_3", "latest"));
 }
 
 TEST_F(CheckpointTest, DamagedStateIsRefused) {
   const Parts parts = load_model();
   RunFolder folder = open();
-  const Checkpoint checkpoint = folder.save(1, *parts.session, *parts.trainer).value();
+  const Checkpoint checkpoint = folder.save(1, *parts.session, *parts.trainer, kPrompts).value();
   const fs::path state = checkpoint.folder / "trainer" / "state.safetensors";
   const std::string whole = read_file(state).value();
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, whole.size() / 2, whole.size() - 1}) {
@@ -289,7 +292,7 @@ TEST_F(CheckpointTest, DamageIsToldWithTheWayOn) {
     ASSERT_TRUE(write_file_durable(file, state));
   };
   for (const int step : {1, 2}) {
-    checkpoints.push_back(folder.save(step, *parts.session, *parts.trainer).value());
+    checkpoints.push_back(folder.save(step, *parts.session, *parts.trainer, kPrompts).value());
     flip_a_bit(checkpoints.back());
   }
   Parts fresh = load_model();
@@ -305,11 +308,35 @@ TEST_F(CheckpointTest, DamageIsToldWithTheWayOn) {
   EXPECT_THAT(first.error().message(), HasSubstr("has no older checkpoint to go on from; begin again"));
 }
 
+TEST_F(CheckpointTest, OtherPromptsThanBeforeAreTold) {
+  const Parts parts = load_model();
+  RunFolder folder = open();
+  const Checkpoint checkpoint = folder.save(2, *parts.session, *parts.trainer, kPrompts).value();
+  const auto told = [&](const PromptDigest& now) {
+    testing::internal::CaptureStderr();
+    RunFolder::warn_of_other_prompts(checkpoint, now);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(told(kPrompts), "");
+  EXPECT_THAT(
+      told({.prompts = 7, .checksum = 2}),
+      HasSubstr("resuming with other training prompts than before, which changes results from here on: "
+                "6 prompts -> 7 prompts; the run goes on with the new ones at step 3, and will not "
+                "equal one that was never interrupted"));
+  EXPECT_THAT(told({.prompts = 6, .checksum = 2}), HasSubstr("6 prompts as before, with other tokens"));
+  const fs::path file = checkpoint.folder / "trainer" / "train_prompts.json";
+  ASSERT_TRUE(write_file_durable(file, "{}"));
+  EXPECT_THAT(told(kPrompts), HasSubstr("cannot compare with the prompts that the run was trained on: " +
+                                        file.string() + ": no digest of prompts"));
+  fs::remove(file);
+  EXPECT_EQ(told({.prompts = 7, .checksum = 2}), "") << "a checkpoint of an earlier version";
+}
+
 TEST_F(CheckpointTest, TwiceTheSameStepIsRefused) {
   const Parts parts = load_model();
   RunFolder folder = open();
-  ASSERT_TRUE(folder.save(1, *parts.session, *parts.trainer));
-  const auto again = folder.save(1, *parts.session, *parts.trainer);
+  ASSERT_TRUE(folder.save(1, *parts.session, *parts.trainer, kPrompts));
+  const auto again = folder.save(1, *parts.session, *parts.trainer, kPrompts);
   ASSERT_FALSE(again);
   EXPECT_THAT(again.error().message(), HasSubstr("saving a checkpoint"));
 }

@@ -41,6 +41,7 @@ Result<void> SyncLoop::load(const Config& config) {
                    load_prompts(config.data.train_files, config.data, config.model.path, *s.tokenizer,
                                 data::GroundTruth::kRequired),
                    "data.train_files");
+  train_digest_ = digest_of(train_prompts_);
   if (!config.data.val_files.empty()) {
     RONDO_ASSIGN_CTX(val_prompts_,
                      load_prompts(config.data.val_files, config.data, config.model.path, *s.tokenizer,
@@ -85,6 +86,8 @@ Result<void> SyncLoop::start() {
                       completed_, total_steps_));
   }
   if (completed_ >= total_steps_) return {};
+  if (const auto& checkpoint = folder_->checkpoint())
+    RunFolder::warn_of_other_prompts(*checkpoint, train_digest_);
   return folder_->check_space(
       static_cast<std::int64_t>(session_->model->weights().bytes() + trainer_->memory().optimizer));
 }
@@ -244,7 +247,7 @@ Result<void> SyncLoop::write_rollouts(std::int64_t step, const std::vector<Score
 }
 
 Result<void> SyncLoop::save(std::int64_t step) {
-  RONDO_ASSIGN(const Checkpoint checkpoint, folder_->save(step, *session_, *trainer_));
+  RONDO_ASSIGN(const Checkpoint checkpoint, folder_->save(step, *session_, *trainer_, train_digest_));
   saved_ = step;
   summary_.model_folder = checkpoint.folder.string();
   return {};

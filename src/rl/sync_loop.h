@@ -17,6 +17,7 @@
 #include "rl/evaluation.h"
 #include "rl/generation.h"
 #include "rl/policy_update.h"
+#include "rl/prompt_digest.h"
 #include "rl/prompts.h"
 #include "rl/run_folder.h"
 #include "rl/session.h"
@@ -78,6 +79,7 @@ class SyncLoop final {
   metrics::PhaseTimer timer_;
   std::unique_ptr<Session> session_;
   PromptSet train_prompts_;
+  PromptDigest train_digest_;
   PromptSet val_prompts_;
   reward::RewardFunction reward_;
   std::optional<data::PromptSampler> sampler_;

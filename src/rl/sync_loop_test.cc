@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "rl/tiny_run.h"
 
 namespace rondo::rl {
@@ -153,6 +154,31 @@ TEST_F(SyncLoopTest, ResumeRemembersLengthsButCanDoWithout) {
   for (Outcome* outcome : {&expected, &actual}) outcome->model.erase("trainer/length_prior.json");
   EXPECT_TRUE(actual.rollouts == expected.rollouts);
   EXPECT_TRUE(actual.model == expected.model);
+}
+
+TEST_F(SyncLoopTest, ResumeTellsOfOtherPromptsUnderTheSamePath) {
+  const auto told = [this](int steps) {
+    testing::internal::CaptureStderr();
+    const auto summary = train(
+        tiny_.config("run", {"trainer.total_steps=" + std::to_string(steps), "trainer.max_ckpt_to_keep=0"}));
+    EXPECT_TRUE(summary) << summary.error().message();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string rows = read_file(tiny_.folder() / "train.jsonl").value();
+  EXPECT_EQ(told(1), "");
+  EXPECT_EQ(told(2), "") << "the same prompts";
+  tiny_.write("train.jsonl", rows + R"({"prompt": "new", "label": "6"})");
+  EXPECT_EQ(told(2), "") << "nothing is left to do";
+  EXPECT_THAT(told(3), HasSubstr("6 prompts -> 7 prompts; the run goes on with the new ones at step 3"));
+  EXPECT_EQ(told(4), "") << "told once: the newest checkpoint was trained on these";
+  std::string relabelled = rows;
+  relabelled.replace(relabelled.find(R"("label":"0")"), 11, R"("label":"8")");
+  tiny_.write("train.jsonl", relabelled);
+  tiny_.write("run/checkpoints/latest", "global_step_2\n");
+  EXPECT_THAT(told(3), HasSubstr("6 prompts as before, with other"));
+  std::filesystem::remove(tiny_.folder() / "run/checkpoints/global_step_3/trainer/train_prompts.json");
+  tiny_.write("train.jsonl", rows);
+  EXPECT_EQ(told(4), "") << "an old checkpoint";
 }
 
 TEST_F(SyncLoopTest, FewerStepsThanAreDoneAreSaidSo) {
