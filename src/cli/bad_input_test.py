@@ -293,9 +293,9 @@ class FullDiskTest(BadInputTest):
             raise AssertionError("the unbroken run failed")
         cls.expected = outcome(unbroken)
 
-    def assert_previous_checkpoint(self, run_dir):
+    def assert_checkpoints(self, run_dir, *steps):
         names = sorted(path.name for path in (run_dir / "checkpoints").iterdir())
-        self.assertEqual(names, ["global_step_2", "latest"])
+        self.assertEqual(names, [*(f"global_step_{step}" for step in steps), "latest"])
 
     def test_file_size_limit(self):
         # Too little for config.toml, for the model, for the trainer's state.
@@ -305,7 +305,7 @@ class FullDiskTest(BadInputTest):
                 self.assert_killed(self.train(run_dir, fault="step_begin:3"), "step_begin")
                 result = self.train(run_dir, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
                 self.assert_refused(result, "free some space", str(run_dir), code=FAILED)
-                self.assert_previous_checkpoint(run_dir)
+                self.assert_checkpoints(run_dir, 2)
                 self.assert_ok(self.train(run_dir))
                 self.assert_same_outcome(run_dir, self.expected, f"limit {limit}")
 
@@ -322,11 +322,19 @@ class FullDiskTest(BadInputTest):
         self.assert_refused(self.train(run_dir), "a checkpoint takes", str(run_dir), "trainer.run_dir", code=FAILED)
         self.assertEqual((run_dir / "metrics.jsonl").read_text(), "", "told before any work is done")
 
+    def test_disk_too_small_for_the_checkpoints_that_exist_at_a_time(self):
+        run_dir = self.mount_disk("600k") / "run"
+        self.assert_refused(self.train(run_dir), "up to 3 will be there at a time (trainer.max_ckpt_to_keep = 2, and the "
+                            "one being written)", str(run_dir), "trainer.save_freq", code=FAILED)
+        self.assertEqual((run_dir / "metrics.jsonl").read_text(), "", "told before any work is done")
+        self.assert_ok(self.train(run_dir, "trainer.save_freq=0"))
+
     def test_full_file_system(self):
-        disk = self.mount_disk("600k")
+        # Room for three checkpoints, the most at a time, but not for rollouts and timeline beside them.
+        disk = self.mount_disk("1050k")
         run_dir = disk / "run"
         self.assert_refused(self.train(run_dir), "free some space", "No space left", code=FAILED)
-        self.assert_previous_checkpoint(run_dir)
+        self.assert_checkpoints(run_dir, 2, 4)
         subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
         self.assert_ok(self.train(run_dir))
         self.assert_same_outcome(run_dir, self.expected, "after making room")

@@ -250,7 +250,10 @@ struct TrainerSection {
     v.field("test_freq", test_freq, "Evaluate every so many steps; 0: only before and after.", {.min = 0});
     v.field("val_before_train", val_before_train, "Evaluate before the first step.");
     v.field("save_freq", save_freq, "Checkpoint every so many steps; 0: only at the end.", {.min = 0});
-    v.field("max_ckpt_to_keep", max_ckpt_to_keep, "Newest checkpoints that stay; 0: all.", {.min = 0});
+    v.field("max_ckpt_to_keep", max_ckpt_to_keep,
+            "Newest checkpoints that stay; 0: all. The disk must have room for them and for the one being "
+            "written when training begins.",
+            {.min = 0});
     v.field("resume_mode", resume_mode,
             "auto: go on from the newest checkpoint in run_dir; disable: run_dir must not hold a run.");
     v.field("log_rollouts", log_rollouts, "Write every response to run_dir/rollouts.");

@@ -151,15 +151,24 @@ Result<void> RunFolder::log_step(std::int64_t step, const metrics::StepRecord& r
   return log_.append(step, record);
 }
 
-Result<void> RunFolder::check_space(std::int64_t bytes) const {
+Result<void> RunFolder::check_space(const CheckpointPlan& plan) const {
   std::error_code error;
   const auto space = fs::space(root_, error);
-  if (error || static_cast<std::uintmax_t>(bytes) <= space.available) return {};
-  return fail(
-      Code::kResourceExhausted,
-      "a checkpoint takes {}, but {} has only {} left; free some space or choose another trainer.run_dir",
-      config::to_string({bytes}), root_.string(),
-      config::to_string({static_cast<std::int64_t>(space.available)}));
+  const auto present = static_cast<std::int64_t>(checkpoint_steps(checkpoints()).size());
+  const bool keeps_all = plan.keep == 0 || present + plan.saves <= plan.keep;
+  // The next is written before the oldest goes.
+  const std::int64_t more = keeps_all ? plan.saves : plan.keep + 1 - present;
+  const auto available = static_cast<std::int64_t>(space.available);
+  if (error || more <= available / plan.bytes) return {};
+  const std::string several = fmt::format(
+      " and up to {}{} will be there at a time (trainer.max_ckpt_to_keep = {}{})", more,
+      present > 0 ? " more" : "", plan.keep, keeps_all ? " keeps all" : ", and the one being written");
+  return fail(Code::kResourceExhausted,
+              "a checkpoint takes {}{}, but {} has only {} left; free some space{} or choose another "
+              "trainer.run_dir",
+              config::to_string({plan.bytes}), more > 1 ? several : "", root_.string(),
+              config::to_string({available}),
+              more > 1 ? ", keep fewer (trainer.max_ckpt_to_keep, trainer.save_freq)" : "");
 }
 
 Result<Checkpoint> RunFolder::save(std::int64_t step, const Session& session, const train::Trainer& trainer,

@@ -33,6 +33,13 @@ struct Checkpoint {
   std::int64_t global_step = 0;  // the last step that is in it
 };
 
+/// The checkpoints that a run is still to write.
+struct CheckpointPlan {
+  std::int64_t bytes = 0;  // of each, > 0
+  std::int64_t saves = 0;
+  int keep = 0;  // trainer.max_ckpt_to_keep
+};
+
 /// The files of one run. One process at a time. One owner thread.
 class RunFolder final {
  public:
@@ -54,8 +61,9 @@ class RunFolder final {
   /// Appends a step's line to metrics.jsonl.
   Result<void> log_step(std::int64_t step, const metrics::StepRecord& record);
 
-  /// kResourceExhausted if the disk has less than `bytes` left: hours of training would end unsaved.
-  Result<void> check_space(std::int64_t bytes) const;
+  /// kResourceExhausted if the disk cannot hold what of `plan` will exist at a time, beside what is there:
+  /// hours of training would end unsaved.
+  Result<void> check_space(const CheckpointPlan& plan) const;
 
   /// Publishes the model and the trainer's state after `step`, trained on `prompts`, then removes checkpoints
   /// beyond config.max_ckpt_to_keep. A process killed anywhere in here leaves the old newest checkpoint or

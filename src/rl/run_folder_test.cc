@@ -184,12 +184,40 @@ TEST_F(RunFolderTest, PointerToSomethingElseIsRefused) {
 
 TEST_F(RunFolderTest, ACheckpointThatCannotFitIsRefusedAtOnce) {
   const RunFolder folder = open();
-  EXPECT_TRUE(folder.check_space(1000));
-  const auto refused = folder.check_space(std::int64_t{1} << 60);
+  EXPECT_TRUE(folder.check_space({.bytes = 1000, .saves = 1, .keep = 2}));
+  const auto refused = folder.check_space({.bytes = std::int64_t{1} << 60, .saves = 1, .keep = 2});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kResourceExhausted);
-  EXPECT_THAT(refused.error().message(), HasSubstr("a checkpoint takes"));
-  EXPECT_THAT(refused.error().message(), HasSubstr(root_.string()));
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("a checkpoint takes 1048576TiB, but " + root_.string() + " has only"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("free some space or choose another trainer.run_dir"));
+}
+
+TEST_F(RunFolderTest, SpaceIsAskedForAllCheckpointsThatExistAtATime) {
+  const auto told = [&](std::int64_t saves, int keep) {
+    const RunFolder folder = open();
+    const auto checked = folder.check_space({.bytes = std::int64_t{1} << 60, .saves = saves, .keep = keep});
+    return checked ? "enough" : checked.error().message();
+  };
+  EXPECT_THAT(told(9, 2),
+              HasSubstr("1048576TiB and up to 3 will be there at a time (trainer.max_ckpt_to_keep = "
+                        "2, and the one being written), but"));
+  EXPECT_THAT(told(9, 2),
+              HasSubstr("free some space, keep fewer (trainer.max_ckpt_to_keep, trainer.save_freq) or"));
+  EXPECT_THAT(told(3, 2), HasSubstr("up to 3 will"));
+  EXPECT_THAT(told(2, 2),
+              HasSubstr("up to 2 will be there at a time (trainer.max_ckpt_to_keep = 2 keeps all)"));
+  EXPECT_THAT(told(9, 0),
+              HasSubstr("up to 9 will be there at a time (trainer.max_ckpt_to_keep = 0 keeps all)"));
+  make_checkpoint("global_step_2", true);
+  EXPECT_THAT(told(9, 2),
+              HasSubstr("up to 2 more will be there at a time (trainer.max_ckpt_to_keep = 2, and"));
+  EXPECT_THAT(told(9, 1), HasSubstr("a checkpoint takes 1048576TiB, but"))
+      << "it goes when the next is there";
+  EXPECT_THAT(told(9, 0), HasSubstr("up to 9 more will be there"));
+  const auto available = static_cast<std::int64_t>(fs::space(root_).available);
+  EXPECT_TRUE(open().check_space({.bytes = available / 2, .saves = 1, .keep = 9}));
+  EXPECT_FALSE(open().check_space({.bytes = available / 2, .saves = 9, .keep = 9}));
 }
 
 TEST_F(RunFolderTest, RunFolderThatCannotBeMade) {

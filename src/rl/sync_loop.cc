@@ -89,7 +89,16 @@ Result<void> SyncLoop::start() {
   if (const auto& checkpoint = folder_->checkpoint())
     RunFolder::warn_of_other_prompts(*checkpoint, train_digest_);
   return folder_->check_space(
-      static_cast<std::int64_t>(session_->model->weights().bytes() + trainer_->memory().optimizer));
+      {.bytes = static_cast<std::int64_t>(session_->model->weights().bytes() + trainer_->memory().optimizer),
+       .saves = saves_left(),
+       .keep = config.trainer.max_ckpt_to_keep});
+}
+
+// An interruption saves a step instead of the last, not beside it.
+std::int64_t SyncLoop::saves_left() const {
+  const std::int64_t frequency = session_->config.trainer.save_freq;
+  if (frequency == 0) return 1;
+  return total_steps_ / frequency - completed_ / frequency + (total_steps_ % frequency == 0 ? 0 : 1);
 }
 
 GenerationProgress SyncLoop::progress(std::string_view phase) const {

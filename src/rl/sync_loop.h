@@ -61,6 +61,7 @@ class SyncLoop final {
       : clock_(&clock), observer_(std::move(observer)), interrupted_(&interrupted), timer_(clock) {}
   Result<void> load(const Config& config);
   Result<void> start();
+  std::int64_t saves_left() const;  // checkpoints still to come
   Result<void> run_step(std::int64_t step);
   Result<std::vector<ScoredGroup>> roll_out(std::int64_t step, GenerationStats& stats);
   Result<void> write_rollouts(std::int64_t step, const std::vector<ScoredGroup>& groups,
