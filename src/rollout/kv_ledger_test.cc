@@ -37,6 +37,17 @@ class KvLedgerTest : public testing::Test {
     ledger_->prompt_computed(slot);
     ledger_->release(slot);
   }
+  // The prompt of a new group 0, three blocks, is in the host for its requests 1 …, which have not started;
+  // nothing else is on the instance. Request 9 is of another group.
+  void store_a_prompt(int num_unstarted) {
+    add_group(0, 130);
+    run_and_release(0, 0);
+    for (int r = 1; r <= num_unstarted; ++r) ledger_->add_request(RequestSlot(r), GroupSlot(0));
+    add_group(9, 1);
+    ledger_->add_request(RequestSlot(9), GroupSlot(9));
+    make_room(40, 9);
+    ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  }
   std::vector<SlotEviction> make_room(std::int64_t blocks, int keep) {
     const auto evictions = ledger_->plan_evictions(kOnly, blocks, RequestSlot(keep));
     for (const SlotEviction& eviction : evictions) ledger_->evict(eviction);
@@ -133,33 +144,24 @@ TEST_F(KvLedgerTest, APromptThatSamplesStillNeedGoesToTheHost) {
 
 TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequest) {
   make({.host_blocks = 12}, 40);
-  add_group(0, 130);
-  add_group(1, 1);
-  run_and_release(0, 0);
-  ledger_->add_request(RequestSlot(1), GroupSlot(0));
-  ledger_->add_request(RequestSlot(9), GroupSlot(1));
-  make_room(40, 9);
-  ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
-  park(2, 1);
+  store_a_prompt(1);
+  add_group(5, 1);
+  park(5, 5);
   EXPECT_EQ(make_room(40, 9),
-            (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(2, 1, kHere, kHost)}));
+            (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(5, 5, kHere, kHost)}));
   EXPECT_FALSE(ledger_->prompt_is_stored(GroupSlot(0)));
 }
 
 TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequestFromDisk) {
   make({.host_blocks = 10, .disk_blocks = 20}, 40);
-  add_group(0, 130);
-  for (const int g : {1, 2}) add_group(g, 1);
-  for (const int r : {1, 2}) park(r, r);
-  ledger_->add_request(RequestSlot(9), GroupSlot(1));
-  EXPECT_EQ(make_room(40, 9), (Evictions{moved(2, 2, kHere, kDisk), moved(1, 1, kHere, kHost)}));
-  ledger_->release(RequestSlot(1));
-  run_and_release(0, 0);
-  ledger_->add_request(RequestSlot(3), GroupSlot(0));
-  make_room(40, 9);
-  ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
-  const Evictions moves = ledger_->plan_return_to_host(RequestSlot(2));
-  EXPECT_EQ(moves, (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(2, 2, kDisk, kHost)}));
+  for (const int g : {5, 6, 7}) add_group(g, 1);
+  for (const int r : {5, 6}) park(r, r);
+  ledger_->add_request(RequestSlot(7), GroupSlot(7));
+  EXPECT_EQ(make_room(40, 7), (Evictions{moved(6, 6, kHere, kDisk), moved(5, 5, kHere, kHost)}));
+  ledger_->release(RequestSlot(5));
+  store_a_prompt(1);
+  const Evictions moves = ledger_->plan_return_to_host(RequestSlot(6));
+  EXPECT_EQ(moves, (Evictions{{RequestSlot(), GroupSlot(0), kHost, {}}, moved(6, 6, kDisk, kHost)}));
   for (const SlotEviction& move : moves) ledger_->evict(move);
   ledger_->check_invariants(/*reserved=*/true);
   EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 10);
@@ -167,12 +169,7 @@ TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequestFromDisk) {
 
 TEST_F(KvLedgerTest, APromptLeavesTheHostWithTheLastSampleToStart) {
   make({.host_blocks = 10}, 40);
-  add_group(0, 130);
-  add_group(1, 1);
-  run_and_release(0, 0);
-  for (const int r : {1, 2}) ledger_->add_request(RequestSlot(r), GroupSlot(0));
-  ledger_->add_request(RequestSlot(9), GroupSlot(1));
-  make_room(40, 9);
+  store_a_prompt(2);
   ledger_->start(RequestSlot(1), kOnly, 3);
   EXPECT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
   ledger_->start(RequestSlot(2), kOnly, 3);
