@@ -295,6 +295,17 @@ void Dispatcher::fail_instance(InstanceId id, const std::string& why) {
   give_up(under_way_);
   give_up(prompts_under_way_);
   for (const RequestId request : scheduler_.instance_failed(id)) in_flight_.erase(request);
+  drop_lost();
+}
+
+// What the scheduler does not count on any more, the store does not keep: some of it may just have come.
+void Dispatcher::drop_lost() {
+  for (const auto& [request, origin] : under_way_) {
+    if (scheduler_->kv_place(request) == KvPlace{}) store_->drop(request);
+  }
+  for (const auto& [group, origin] : prompts_under_way_) {
+    if (!scheduler_->prompt_is_stored(group)) store_->drop_prompt(group);
+  }
 }
 
 void Dispatcher::check_pulses() {

@@ -118,6 +118,7 @@ class Dispatcher final {
   void record(const Flight& flight, const InstanceEvent& event, timeline::Recorder* timeline);
   void watch_instances(timeline::Recorder& timeline) const;
   void fail_instance(InstanceId id, const std::string& why);
+  void drop_lost();
   void check_pulses();
   void abandon_all();
   void settle();

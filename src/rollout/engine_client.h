@@ -74,8 +74,9 @@ struct InstanceEvent {
   std::string failure = {};  // kFailed, kError: why
 };
 
-/// One inference instance, seen from the dispatcher. Orders are carried out in the order given; answers come
-/// as events. Only settle() waits.
+/// One inference instance, seen from the dispatcher. Orders are carried out in the order given, so that the
+/// report of a chunk's end says that all orders before it are done; answers come as events. Only settle()
+/// waits.
 class EngineClient {
  public:
   virtual ~EngineClient() = default;

@@ -21,6 +21,7 @@ void KvLedger::add_instance(const InstanceSpec& spec) {
   instances_.extend_to(spec.id);
   instances_[spec.id] = {};
   instances_[spec.id].spec = spec;
+  instances_[spec.id].settled = ++moment_;  // what it sent in an earlier life, and was not lost
   alive_.insert(spec.id);
   sizes_.insert(spec.num_blocks);
   refresh(spec.id);
@@ -35,10 +36,28 @@ std::vector<RequestSlot> KvLedger::remove_instance(InstanceId id) {
   for (const RequestSlot request : in_flight) release(request);
   for (const RequestSlot request : parked) release(request);
   while (!instance.idle.empty()) drop_prompt(instance.idle.begin()->second, id);
+  lose_stored(id);
   alive_.erase(id);
   sizes_.erase(sizes_.find(instance.spec.num_blocks));
   loads_.erase(id);
   return in_flight;
+}
+
+// What is under way from there to host and disk never arrives.
+void KvLedger::lose_stored(InstanceId sender) {
+  std::vector<RequestSlot> requests;
+  for (const Store* store : {&host_, &disk_}) {
+    for (const auto& entry : store->requests.entries()) {
+      const Holding& holding = holdings_[entry.slot];
+      if (holding.sender == sender && is_under_way(sender, holding.since)) requests.push_back(entry.slot);
+    }
+  }
+  std::vector<GroupSlot> prompts;
+  for (const auto& [since, group] : stored_prompts_) {
+    if (prompts_[group].sender == sender && is_under_way(sender, since)) prompts.push_back(group);
+  }
+  for (const RequestSlot request : requests) release(request);
+  for (const GroupSlot group : prompts) drop_stored_prompt(group);
 }
 
 InstanceId KvLedger::next_instance(InstanceId id) const {
@@ -122,7 +141,7 @@ void KvLedger::recount_prompt(GroupSlot group, InstanceId id, std::int32_t in_fl
   it->parked += parked;
   count_prompt(prompt, *it, 1);
   if (it->idle()) {
-    it->idle_since = next_idle_++;
+    it->idle_since = ++moment_;
     instances_[id].idle.emplace(it->idle_since, group);
   }
 }
@@ -136,10 +155,11 @@ void KvLedger::drop_prompt(GroupSlot group, InstanceId id) {
   prompt.copies.erase(it);
 }
 
-void KvLedger::store_prompt(GroupSlot group) {
+void KvLedger::store_prompt(GroupSlot group, InstanceId sender) {
   Prompt& prompt = prompts_[group];
   RONDO_CHECK(!prompt.stored_since);
-  prompt.stored_since = next_idle_++;
+  prompt.stored_since = ++moment_;
+  prompt.sender = sender;
   stored_prompts_.emplace(*prompt.stored_since, group);
   host_.used += prompt.idle_blocks;
 }
@@ -156,14 +176,18 @@ void KvLedger::evict(const SlotEviction& eviction) {
   if (eviction.request == RequestSlot()) {
     if (eviction.from.tier == KvTier::kHost) return drop_stored_prompt(eviction.group);
     drop_prompt(eviction.group, eviction.from.instance);
-    if (eviction.to.tier == KvTier::kHost) store_prompt(eviction.group);
+    if (eviction.to.tier == KvTier::kHost) store_prompt(eviction.group, eviction.from.instance);
     return;
   }
-  const Holding& holding = holdings_[eviction.request];
+  Holding& holding = holdings_[eviction.request];
   RONDO_CHECK(holding.place == eviction.from && !holding.in_flight);
   const auto& heap = holding.place.tier == KvTier::kInstance ? instances_[holding.place.instance].parked
                                                              : store(holding.place.tier).requests;
   const Priority priority = heap.entries()[static_cast<std::size_t>(places_[eviction.request])].priority;
+  if (eviction.from.tier == KvTier::kInstance) {
+    holding.sender = eviction.from.instance;
+    holding.since = ++moment_;
+  }
   release(eviction.request);
   if (eviction.to.tier != KvTier::kNone) store_in(eviction.request, eviction.to, priority);
 }
@@ -197,6 +221,7 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   holding.place = {.tier = KvTier::kInstance, .instance = id};
   holding.in_flight = true;
   holding.blocks = private_blocks;
+  holding.since = ++moment_;
   instance.in_flight.push_back(request);
   places_[request] = last_place(instance.in_flight);
   instance.reserved += private_blocks;
@@ -204,13 +229,15 @@ void KvLedger::start(RequestSlot request, InstanceId id, std::int64_t private_bl
   refresh(id);
 }
 
-void KvLedger::prompt_computed(RequestSlot request) {
+void KvLedger::chunk_ended(RequestSlot request) {
   const Holding& holding = holdings_[request];
   RONDO_CHECK(holding.in_flight);
   auto& copies = prompts_[holding.group].copies;
   const auto copy = std::ranges::find(copies, holding.place.instance, &PromptCopy::instance);
   RONDO_CHECK(copy != copies.end());
   copy->computed = true;
+  std::int64_t& settled = instances_[copy->instance].settled;
+  settled = std::max(settled, holding.since);
 }
 
 void KvLedger::park(RequestSlot request, std::int32_t tokens, std::int64_t private_blocks,
@@ -291,7 +318,11 @@ void KvLedger::check_invariants(bool reserved) const {
   for (const Store* store : {&host_, &disk_}) {
     store->requests.check_invariants(places_);
     std::int64_t used = 0;
-    for (const auto& entry : store->requests.entries()) used += holdings_[entry.slot].blocks;
+    for (const auto& entry : store->requests.entries()) {
+      const Holding& holding = holdings_[entry.slot];
+      RONDO_CHECK(has_instance(holding.sender) || !is_under_way(holding.sender, holding.since));
+      used += holding.blocks;
+    }
     if (store == &host_) {
       for (const auto& [since, group] : stored_prompts_) used += prompts_[group].idle_blocks;
     }
@@ -336,7 +367,9 @@ void KvLedger::check_prompts() const {
   };
   std::map<InstanceId, Sums> sums;
   for (const auto& [since, group] : stored_prompts_) {
-    RONDO_CHECK(prompts_[group].stored_since == since && prompts_[group].unstarted > 0);
+    const Prompt& prompt = prompts_[group];
+    RONDO_CHECK(prompt.stored_since == since && prompt.unstarted > 0);
+    RONDO_CHECK(has_instance(prompt.sender) || !is_under_way(prompt.sender, since));
   }
   std::size_t num_stored = 0;
   for (const Prompt& prompt : prompts_) {

@@ -48,8 +48,10 @@ struct SlotEviction {
 /// samples there. KV in flight stays; parked KV (of a waiting request) may leave, the request that is
 /// furthest from being served first. A prompt without a sample there stays until its room is needed, and then
 /// has what room is left in the host tier, if samples have not started and it lies nowhere else. In host and
-/// disk a request's KV is whole, prompt included. Does not choose instances nor touch bytes; commands
-/// against the state are bugs and abort. All calls are O(log n) but where said. One owner thread.
+/// disk a request's KV is whole, prompt included. What leaves an instance is lost with it until a chunk that
+/// started there later has ended: instances carry orders out in turn, so it has arrived by then. Does not
+/// choose instances nor touch bytes; commands against the state are bugs and abort. All calls are O(log n)
+/// but where said. One owner thread.
 class KvLedger final {
  public:
   struct Limits {
@@ -66,13 +68,16 @@ class KvLedger final {
     bool has_run = false;
     std::int64_t blocks = 0;  // private ones on an instance; all in host and disk
     std::int32_t tokens = 0;  // computed ones, where there is a place; in flight, as of its start
+    InstanceId sender = {};   // in host and disk: the instance that it left
+    std::int64_t since = 0;   // the moment when it left its sender; in flight, of its start
   };
 
   explicit KvLedger(const Limits& limits) : limits_(limits) {}
 
   // Instances.
   void add_instance(const InstanceSpec& spec);
-  /// Forgets it and all KV there; returns the requests that were in flight, in no order. O(what it held).
+  /// Forgets it and all KV there, or under way from there; returns the requests that were in flight, in no
+  /// order. O(what it held, and what host and disk hold).
   std::vector<RequestSlot> remove_instance(InstanceId id);
   bool has_instance(InstanceId id) const { return alive_.contains(id); }
   /// The next id after `id`, from the lowest again after the highest. Needs an instance.
@@ -98,7 +103,7 @@ class KvLedger final {
   /// Whether a sample of the group is in flight there.
   bool prompt_is_pinned(GroupSlot group, InstanceId id) const;
   /// Calls visit(InstanceId, bool computed) for each instance that has the group's prompt, in no order. Until
-  /// prompt_computed() it may still be under way: siblings there will share it, but nothing can be moved.
+  /// chunk_ended() it may still be under way: siblings there will share it, but nothing can be moved.
   template <class Visit>
   void for_each_prompt_place(GroupSlot group, Visit visit) const {
     for (const PromptCopy& copy : prompts_[group].copies) visit(copy.instance, copy.computed);
@@ -120,8 +125,9 @@ class KvLedger final {
   /// The request goes in flight with so many private blocks; its KV elsewhere is free from now on, and the
   /// host's copy of the prompt with the last sample to start.
   void start(RequestSlot request, InstanceId id, std::int64_t private_blocks);
-  /// The request in flight has generated tokens, so its group's prompt is computed where it runs.
-  void prompt_computed(RequestSlot request);
+  /// A chunk of the request, still in flight, has ended: its group's prompt is computed where it runs, and
+  /// what left there before its start has arrived.
+  void chunk_ended(RequestSlot request);
   /// The request in flight waits again, with `tokens` computed in `private_blocks` blocks.
   void park(RequestSlot request, std::int32_t tokens, std::int64_t private_blocks, const Priority& priority);
   /// Its KV is gone, wherever it was.
@@ -151,6 +157,7 @@ class KvLedger final {
     std::int32_t unstarted = 0;    // samples that never ran
     std::vector<PromptCopy> copies;
     std::optional<std::int64_t> stored_since = {};  // key in stored_prompts_ while it is there
+    InstanceId sender = {};                         // the instance that it then left
   };
   struct Instance {
     InstanceSpec spec;
@@ -161,6 +168,7 @@ class KvLedger final {
     std::vector<RequestSlot> in_flight;
     RequestHeap<WorstFirst> parked;
     std::map<std::int64_t, GroupSlot> idle;  // prompts without a sample, oldest first
+    std::int64_t settled = 0;                // the moment before which all that left has arrived
   };
   struct Store {
     std::int64_t limit = 0;
@@ -173,9 +181,13 @@ class KvLedger final {
   void recount_prompt(GroupSlot group, InstanceId id, std::int32_t in_flight, std::int32_t parked);
   void count_prompt(const Prompt& prompt, const PromptCopy& copy, std::int64_t sign);
   void drop_prompt(GroupSlot group, InstanceId id);
-  void store_prompt(GroupSlot group);
+  void store_prompt(GroupSlot group, InstanceId sender);
   void count_start(RequestSlot request);
   void drop_stored_prompt(GroupSlot group);
+  bool is_under_way(InstanceId sender, std::int64_t since) const {
+    return since > instances_[sender].settled;
+  }
+  void lose_stored(InstanceId sender);
   void refresh(InstanceId id);
   void take_out(RequestSlot request);
   void store_in(RequestSlot request, const KvPlace& place, const Priority& priority);
@@ -195,7 +207,8 @@ class KvLedger final {
   Store host_{.limit = limits_.host_blocks, .used = 0, .requests = {}};
   Store disk_{.limit = limits_.disk_blocks, .used = 0, .requests = {}};
   std::map<std::int64_t, GroupSlot> stored_prompts_;  // in the host tier, oldest first
-  std::int64_t next_idle_ = 0;                        // and next key of stored_prompts_
+  // Counts starts, departures, and the keys of idle and stored prompts.
+  std::int64_t moment_ = 0;
 };
 
 }  // namespace rondo::rollout

@@ -34,7 +34,7 @@ class KvLedgerTest : public testing::Test {
     const RequestSlot slot(request);
     ledger_->add_request(slot, GroupSlot(group));
     ledger_->start(slot, kOnly, 1);
-    ledger_->prompt_computed(slot);
+    ledger_->chunk_ended(slot);
     ledger_->release(slot);
   }
   // The prompt of a new group 0, three blocks, is in the host for its requests 1 …, which have not started;
@@ -47,6 +47,15 @@ class KvLedgerTest : public testing::Test {
     ledger_->add_request(RequestSlot(9), GroupSlot(9));
     make_room(40, 9);
     ASSERT_TRUE(ledger_->prompt_is_stored(GroupSlot(0)));
+  }
+  // Requests 5 and 6, ten blocks each, leave for a host that has no room for both, and for the disk.
+  void store_two_requests() {
+    for (const int g : {5, 6, 7}) add_group(g, 1);
+    for (const int r : {5, 6}) park(r, r);
+    ledger_->add_request(RequestSlot(7), GroupSlot(7));
+    make_room(40, 7);
+    ASSERT_TRUE(ledger_->holding(RequestSlot(5)).place == kHost);
+    ASSERT_TRUE(ledger_->holding(RequestSlot(6)).place == kDisk);
   }
   std::vector<SlotEviction> make_room(std::int64_t blocks, int keep) {
     const auto evictions = ledger_->plan_evictions(kOnly, blocks, RequestSlot(keep));
@@ -154,10 +163,7 @@ TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequest) {
 
 TEST_F(KvLedgerTest, APromptInTheHostGivesWayToARequestFromDisk) {
   make({.host_blocks = 10, .disk_blocks = 20}, 40);
-  for (const int g : {5, 6, 7}) add_group(g, 1);
-  for (const int r : {5, 6}) park(r, r);
-  ledger_->add_request(RequestSlot(7), GroupSlot(7));
-  EXPECT_EQ(make_room(40, 7), (Evictions{moved(6, 6, kHere, kDisk), moved(5, 5, kHere, kHost)}));
+  store_two_requests();
   ledger_->release(RequestSlot(5));
   store_a_prompt(1);
   const Evictions moves = ledger_->plan_return_to_host(RequestSlot(6));
@@ -193,6 +199,82 @@ TEST_F(KvLedgerTest, APromptThatLiesElsewhereOrIsNotComputedIsDropped) {
   ledger_->release(RequestSlot(3));
   ledger_->add_request(RequestSlot(9), GroupSlot(2));
   EXPECT_EQ(make_room(40, 9), (Evictions{dropped_prompt(0), dropped_prompt(1)}));
+}
+
+// The first instance sends two requests and a prompt away.
+class KvLedgerFailureTest : public KvLedgerTest {
+ protected:
+  void send_away() {
+    make({.host_blocks = 13, .disk_blocks = 10}, 40);
+    ledger_->add_instance({kOther, 40, 100});
+    add_group(0, 130);
+    run_and_release(0, 0);
+    ledger_->add_request(RequestSlot(1), GroupSlot(0));
+    store_two_requests();
+    expect_kept(true);
+  }
+  void start_and_end_chunk(int request, InstanceId id) {
+    ledger_->start(RequestSlot(request), id, 5);
+    ledger_->chunk_ended(RequestSlot(request));
+  }
+  void fail(InstanceId id) {
+    ledger_->remove_instance(id);
+    ledger_->check_invariants(/*reserved=*/true);
+  }
+  void expect_kept(bool kept) {
+    EXPECT_TRUE(ledger_->holding(RequestSlot(5)).place == (kept ? kHost : KvPlace{}));
+    EXPECT_TRUE(ledger_->holding(RequestSlot(6)).place == (kept ? kDisk : KvPlace{}));
+    EXPECT_EQ(ledger_->prompt_is_stored(GroupSlot(0)), kept);
+    EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), kept ? 13 : 0);
+    EXPECT_EQ(ledger_->blocks_used(KvTier::kDisk), kept ? 10 : 0);
+  }
+
+  const InstanceId kOther = InstanceId(1);
+};
+
+TEST_F(KvLedgerFailureTest, WhatIsUnderWayIsLostWithItsInstance) {
+  send_away();
+  fail(kOnly);
+  expect_kept(false);
+}
+
+TEST_F(KvLedgerFailureTest, AChunkThatStartedLaterSaysThatItHasArrived) {
+  send_away();
+  start_and_end_chunk(7, kOnly);
+  fail(kOnly);
+  expect_kept(true);
+}
+
+TEST_F(KvLedgerFailureTest, AChunkElsewhereSaysNothing) {
+  send_away();
+  start_and_end_chunk(7, kOther);
+  fail(kOnly);
+  expect_kept(false);
+}
+
+TEST_F(KvLedgerFailureTest, AChunkThatStartedEarlierSaysNothing) {
+  make({.host_blocks = 10}, 40);
+  for (const int g : {0, 1}) add_group(g, 1);
+  ledger_->add_request(RequestSlot(1), GroupSlot(1));
+  ledger_->start(RequestSlot(1), kOnly, 5);
+  park(0, 0);
+  make_room(35, 1);
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 10);
+  ledger_->chunk_ended(RequestSlot(1));
+  fail(kOnly);
+  EXPECT_EQ(ledger_->blocks_used(KvTier::kHost), 0);
+}
+
+TEST_F(KvLedgerFailureTest, NeitherAnothersFailureNorASecondOneTakesWhatHasArrived) {
+  send_away();
+  fail(kOther);
+  expect_kept(true);
+  start_and_end_chunk(7, kOnly);
+  for (int life = 0; life < 2; ++life) {
+    fail(kOnly);
+    expect_kept(true);
+    ledger_->add_instance({kOnly, 40, 100});
+  }
 }
 
 TEST_F(KvLedgerTest, AStartTakesTheIdlePromptOver) {

@@ -9,18 +9,27 @@
 
 namespace rondo::rollout {
 
-void NaiveBooks::fail_instance(InstanceId id) {
+int NaiveBooks::fail_instance(InstanceId id) {
   instances_.erase(id);
+  int num_lost = 0;
   for (auto& [request, record] : requests_) {
     if (record.place == KvPlace{KvTier::kInstance, id}) {
       record.place = {};
       record.in_flight = false;
     }
+    const bool is_stored = record.place.tier == KvTier::kHost || record.place.tier == KvTier::kDisk;
+    if (!is_stored || record.departure.from != id) continue;
+    ++num_lost;
+    record.place = {};
   }
   for (auto& [group, prompt] : prompts_) {
     prompt.copies.erase(id);
     prompt.computed.erase(id);
+    if (!prompt.stored || prompt.departure.from != id) continue;
+    ++num_lost;
+    prompt.stored = false;
   }
+  return num_lost;
 }
 
 void NaiveBooks::add_group(const GroupSpec& spec) {
@@ -96,6 +105,7 @@ void NaiveBooks::evict_prompt(const Eviction& eviction) {
   EXPECT_TRUE(eviction.to.tier == KvTier::kHost && computed && !prompt.stored && prompt.copies.empty());
   EXPECT_LT(std::ssize(prompt.started), prompt.num_samples) << "nobody needs the prompt any more";
   prompt.stored = true;
+  prompt.departure = {eviction.from.instance, num_assignments_};
 }
 
 void NaiveBooks::evict(const Eviction& eviction) {
@@ -104,6 +114,7 @@ void NaiveBooks::evict(const Eviction& eviction) {
   EXPECT_TRUE(record.place == eviction.from && !record.in_flight);
   EXPECT_EQ(record.group, eviction.group);
   record.place = eviction.to;
+  if (eviction.from.tier == KvTier::kInstance) record.departure = {eviction.from.instance, num_assignments_};
 }
 
 void NaiveBooks::check_source(const Assignment& assignment) const {
@@ -129,6 +140,7 @@ void NaiveBooks::check_source(const Assignment& assignment) const {
 }
 
 void NaiveBooks::assign(const Assignment& assignment) {
+  ++num_assignments_;
   for (const Eviction& eviction : assignment.evictions) {
     evict(eviction);
     check_room();
@@ -144,6 +156,7 @@ void NaiveBooks::assign(const Assignment& assignment) {
   record.place = {KvTier::kInstance, assignment.placement.instance};
   record.in_flight = true;
   record.reserved = assignment.reserved_blocks;
+  record.assignment = num_assignments_;
   Prompt& prompt = prompts_.at(record.group);
   prompt.copies.insert(assignment.placement.instance);
   prompt.started.insert(assignment.request);
@@ -151,22 +164,31 @@ void NaiveBooks::assign(const Assignment& assignment) {
   check_room();
 }
 
+// Instances carry orders out in turn.
+void NaiveBooks::chunk_ended(const Record& ended) {
+  const auto arrive = [&ended](Departure& departure) {
+    if (departure.from == ended.place.instance && departure.assignment <= ended.assignment) departure = {};
+  };
+  for (auto& [id, record] : requests_) arrive(record.departure);
+  for (auto& [id, prompt] : prompts_) arrive(prompt.departure);
+  prompts_.at(ended.group).computed.insert(ended.place.instance);
+}
+
 void NaiveBooks::chunk_done(RequestId id, std::int32_t new_tokens) {
   Record& record = requests_.at(id);
   record.in_flight = false;
   record.generated += new_tokens;
-  prompts_.at(record.group).computed.insert(record.place.instance);
+  chunk_ended(record);
   check_room();
 }
 
 void NaiveBooks::finished(RequestId id, std::int32_t total_tokens) {
   Record& record = requests_.at(id);
   EXPECT_TRUE(record.in_flight && total_tokens > record.generated);
-  Prompt& prompt = prompts_.at(record.group);
-  prompt.computed.insert(record.place.instance);
+  chunk_ended(record);
   const GroupId group = record.group;
   requests_.erase(id);
-  if (--prompt.unfinished == 0) prompts_.erase(group);
+  if (--prompts_.at(group).unfinished == 0) prompts_.erase(group);
   check_room();
 }
 

@@ -20,7 +20,8 @@ class NaiveBooks final {
   explicit NaiveBooks(const Scheduler::Limits& limits) : limits_(limits) {}
 
   void add_instance(const InstanceSpec& spec) { instances_[spec.id] = spec; }
-  void fail_instance(InstanceId id);
+  /// Returns how many requests and prompts lose KV that was on its way from there to host or disk.
+  int fail_instance(InstanceId id);
   void add_group(const GroupSpec& spec);
 
   void assign(const Assignment& assignment);
@@ -30,14 +31,23 @@ class NaiveBooks final {
   void drop_all();
 
   const KvPlace& place(RequestId id) const { return requests_.at(id).place; }
+  bool prompt_is_stored(GroupId id) const { return prompts_.at(id).stored; }
 
  private:
+  // Of what host or disk have. It is under way until a chunk ends on `from` that was assigned with it, or
+  // later.
+  struct Departure {
+    InstanceId from;  // invalid: it has arrived
+    std::int64_t assignment = 0;
+  };
   struct Record {
     GroupId group;
     KvPlace place;
     bool in_flight = false;
     std::int64_t reserved = 0;
     std::int32_t generated = 0;
+    std::int64_t assignment = 0;  // its last one
+    Departure departure = {};
   };
   struct Prompt {
     std::int32_t tokens = 0;
@@ -47,10 +57,12 @@ class NaiveBooks final {
     std::set<InstanceId> copies;
     std::set<InstanceId> computed;  // of these, where a sample has run
     bool stored = false;            // in the host tier
+    Departure departure = {};
   };
 
   void evict(const Eviction& eviction);
   void evict_prompt(const Eviction& eviction);
+  void chunk_ended(const Record& ended);
   void check_source(const Assignment& assignment) const;
   void check_room() const;
   bool present(GroupId group, InstanceId id) const;
@@ -62,6 +74,7 @@ class NaiveBooks final {
   std::map<InstanceId, InstanceSpec> instances_;
   std::map<RequestId, Record> requests_;
   std::map<GroupId, Prompt> prompts_;
+  std::int64_t num_assignments_ = 0;
 };
 
 }  // namespace rondo::rollout

@@ -143,8 +143,9 @@ class Scheduler final {
 
   /// A new instance, or one that comes back after its failure. Refused: an id in use, no blocks, no places.
   Result<void> add_instance(const InstanceSpec& spec);
-  /// Its chunks wait again with the tokens of their last chunk's end; the KV there is lost. Returns the
-  /// requests that were in flight.
+  /// Its chunks wait again with the tokens of their last chunk's end; the KV there is lost, and that which
+  /// left there after the start of every chunk that has ended there. Returns the requests that were in
+  /// flight.
   std::vector<RequestId> instance_failed(InstanceId id);
 
   /// Queues a group. Refused: malformed, ids in use, lengths that the policy needs and does not get, or a

@@ -67,7 +67,7 @@ void Scheduler::chunk_done(RequestId id, std::int32_t new_tokens) {
   --num_in_flight_;
   enqueue(slot);
   const std::int32_t computed = table_[request.group].prompt_tokens + request.generated - 1;
-  ledger_.prompt_computed(slot);
+  ledger_.chunk_ended(slot);
   ledger_.park(slot, computed, private_blocks(request, computed), request.priority);
   if (learns_lengths()) revise_forecast(request.group);
 }
@@ -82,7 +82,7 @@ void Scheduler::finished(RequestId id, std::int32_t total_tokens) {
   request.state = RequestState::kFinished;
   --num_in_flight_;
   ++stats_.finished_requests;
-  ledger_.prompt_computed(slot);
+  ledger_.chunk_ended(slot);
   ledger_.release(slot);
   const GroupSlot group_slot = request.group;
   Group& group = table_[group_slot];

@@ -120,6 +120,7 @@ class Trial final {
   const std::vector<Assignment>& assignments() const { return assignments_; }
   std::int64_t num_steps() const { return num_steps_; }
   std::int64_t num_stored_prompts() const { return num_stored_prompts_; }
+  std::int64_t num_lost_under_way() const { return num_lost_under_way_; }
 
  private:
   static constexpr int kMaxSteps = 200000;
@@ -152,10 +153,23 @@ class Trial final {
     const InstanceSpec& spec =
         scenario_.instances[static_cast<std::size_t>(draw_(0, static_cast<int>(scenario_.instances.size())))];
     cluster_.fail_instance(spec.id);
-    books_.fail_instance(spec.id);
+    num_lost_under_way_ += books_.fail_instance(spec.id);
     scheduler_->check_invariants();
+    if (with_books_) expect_kv_where_the_books_say();
     cluster_.add_instance(spec);
     books_.add_instance(spec);
+  }
+
+  void expect_kv_where_the_books_say() const {
+    const RequestTable& table = scheduler_->requests();
+    for (const auto& [id, slot] : table.groups()) {
+      EXPECT_EQ(scheduler_->prompt_is_stored(id), books_.prompt_is_stored(id));
+      for (const RequestSlot member : table.members(slot)) {
+        const Request& request = table[member];
+        if (request.state == RequestState::kFinished) continue;
+        EXPECT_TRUE(scheduler_->kv_place(request.id) == books_.place(request.id));
+      }
+    }
   }
 
   Scenario scenario_;
@@ -167,6 +181,7 @@ class Trial final {
   std::set<RequestId> finished_;
   std::int64_t num_steps_ = 0;
   std::int64_t num_stored_prompts_ = 0;
+  std::int64_t num_lost_under_way_ = 0;
   FakeCluster cluster_;
 };
 
@@ -184,7 +199,7 @@ void expect_complete(const Scenario& scenario, const Trial& run) {
 
 TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
   Scheduler::Stats sum;
-  std::int64_t num_steps = 0, num_stored_prompts = 0;
+  std::int64_t num_steps = 0, num_stored_prompts = 0, num_lost_under_way = 0;
   for (std::uint64_t seed = 0; seed < 300U * kTestTimes && !HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
     Draw draw(seed);
@@ -196,6 +211,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
     EXPECT_EQ(run.cluster().preemptions(), 0);
     num_steps += run.num_steps();
     num_stored_prompts += run.num_stored_prompts();
+    num_lost_under_way += run.num_lost_under_way();
     const Scheduler::Stats& stats = run.scheduler().stats();
     sum.moves += stats.moves;
     sum.recomputed_tokens += stats.recomputed_tokens;
@@ -211,6 +227,7 @@ TEST(SchedulerPropertyTest, ChunkedPoliciesFinishEverythingOnceWithinCapacity) {
   EXPECT_GT(sum.prefetched_requests, 100);
   EXPECT_GT(sum.overdue, 1000);
   EXPECT_GT(num_stored_prompts, 50 * kTestTimes);
+  EXPECT_GT(num_lost_under_way, 50 * kTestTimes);
 }
 
 TEST(SchedulerPropertyTest, WholeGroupPoliciesFinishEverythingOnce) {

@@ -202,6 +202,33 @@ TEST_F(SchedulerTest, AFailedInstancesChunksReturnAsTheyWere) {
   EXPECT_EQ(first.placement.source, KvSource::kRecompute);
 }
 
+// A sample does not wait for a prompt that cannot come, and what it took in the host is free.
+TEST_F(SchedulerTest, AFailedInstanceTakesWhatWasUnderWayFromThere) {
+  for (const bool arrived : {false, true}) {
+    make({.policy = Policy::kSeer, .chunk_tokens = 700, .move_threshold = 10}, {.host_blocks = 100});
+    add_instance(0, 11, 1);
+    for (int g = 0; g < 2; ++g) add(group(g, 2, 600));
+    EXPECT_EQ(assign().request, RequestId(0));
+    finish(0, 500);
+    EXPECT_EQ(assign().evictions.front().to.tier, KvTier::kHost);
+    EXPECT_TRUE(scheduler_->prompt_is_stored(GroupId(0)));
+    if (arrived) finish(10, 400);
+    scheduler_->instance_failed(InstanceId(0));
+    scheduler_->check_invariants();
+    EXPECT_EQ(scheduler_->prompt_is_stored(GroupId(0)), arrived);
+    EXPECT_EQ(scheduler_->ledger().blocks_used(KvTier::kHost), arrived ? 1 : 0);
+    add_instance(1, 11, 1);
+    if (!arrived) {
+      EXPECT_EQ(assign().request, RequestId(10));
+      finish(10, 400);
+    }
+    const Assignment next = assign();
+    EXPECT_EQ(next.request, RequestId(1));
+    EXPECT_EQ(next.placement.source == KvSource::kMove, arrived);
+    EXPECT_EQ(next.placement.cached_tokens, arrived ? 64 : 0);
+  }
+}
+
 TEST_F(SchedulerTest, ARequestThatOutgrewWhatIsLeftNeverFits) {
   make({.policy = Policy::kFifo, .chunk_tokens = 1000});
   add_instance(0, 100);
