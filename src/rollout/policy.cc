@@ -14,18 +14,18 @@ namespace {
 // Ranks of ordinary requests start here, so that every probe comes first.
 constexpr std::int64_t kAfterProbes = std::int64_t{1} << 40;
 
-std::int64_t by_arrival(const Request& request, const Group&) {
+std::int64_t by_arrival(const Request& request, const Group&, const RankContext&) {
   return request.priority.arrival;
 }
 
-std::int64_t by_generated(const Request& request, const Group&) {
+std::int64_t by_generated(const Request& request, const Group&, const RankContext&) {
   return request.generated;
 }
 
 // Probes shortest first, then the others longest first by what their group is known to reach: by
 // a finished sibling, else by an earlier epoch's. (Seer, arXiv 2511.14617, Algorithm 2 of v3; without the
 // earlier epochs.)
-std::int64_t seer(const Request& request, const Group& group) {
+std::int64_t seer(const Request& request, const Group& group, const RankContext&) {
   if (request.is_probe) return request.generated;
   std::int32_t estimate = request.max_new_tokens;
   if (group.longest_past > 0) estimate = std::min(estimate, group.longest_past);
@@ -35,21 +35,21 @@ std::int64_t seer(const Request& request, const Group& group) {
 
 // Most left to do first, where the end is taken to be late: what hardly any response goes beyond that has
 // come as far. Without anything learned: probes, then the least generated.
-std::int64_t seer_plus(const Request& request, const Group& group) {
+std::int64_t seer_plus(const Request& request, const Group& group, const RankContext& context) {
   if (!group.forecast.known()) return (request.is_probe ? 0 : kAfterProbes) + request.generated;
   // It grows with what there is, so one beyond the limit need not be computed.
   std::int64_t upper = group.upper_tokens;
   if (upper < request.max_new_tokens) {
-    upper = upper_length(group.forecast, group.upper_share, request.generated);
+    upper = upper_length(group.forecast, context.upper_share, request.generated);
   }
   return request.generated - std::min<std::int64_t>(request.max_new_tokens, upper);
 }
 
-std::int64_t longest_remaining(const Request& request, const Group&) {
+std::int64_t longest_remaining(const Request& request, const Group&, const RankContext&) {
   return request.generated - request.true_tokens;
 }
 
-std::int64_t longest_group(const Request&, const Group& group) {
+std::int64_t longest_group(const Request&, const Group& group, const RankContext&) {
   return -std::int64_t{group.longest_true};
 }
 

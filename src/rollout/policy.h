@@ -41,6 +41,11 @@ enum class Dispatch {
   kGroupsByLength  // whole groups where their true lengths fit, nothing else reserved
 };
 
+/// What a rank depends on beside the request and its group.
+struct RankContext {
+  double upper_share = 0.5;  // of responses that may end later than is allowed for
+};
+
 /// One policy, as data and one function.
 struct PolicyRules {
   Dispatch dispatch = Dispatch::kChunks;
@@ -48,7 +53,8 @@ struct PolicyRules {
   bool strictly_synchronous = true;  // every response that was asked for is finished
   bool can_starve = false;           // its order alone may pass a request over for ever
   bool learns_lengths = false;       // ranks by Group::forecast where there is one
-  std::int64_t (*rank)(const Request& request, const Group& group) = nullptr;  // the least is served first
+  /// The least is served first.
+  std::int64_t (*rank)(const Request& request, const Group& group, const RankContext& context) = nullptr;
 };
 
 /// A policy by its name, with "+spec" behind it for speculation.

@@ -42,8 +42,7 @@ struct Group {
   std::int32_t longest_past = 0;      // tokens, of an earlier epoch; 0: unknown
   std::vector<std::int32_t> past_lengths = {};
   LengthForecast forecast = {};   // of its samples, from a LengthPrior
-  double upper_share = 0.5;       // of responses that may end later than is allowed for
-  std::int64_t upper_tokens = 0;  // what is allowed for at first, by these two
+  std::int64_t upper_tokens = 0;  // what is allowed for at first, by RankContext::upper_share
   InstanceId instance = {};       // of a policy that keeps groups together; invalid: not placed yet
 };
 

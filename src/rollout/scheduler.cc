@@ -158,7 +158,7 @@ std::int64_t Scheduler::groups_to_issue(std::int64_t wanted) const {
 }
 
 Priority Scheduler::priority_of(const Request& request) const {
-  return {.rank = rules_->rank(request, table_[request.group]),
+  return {.rank = rules_->rank(request, table_[request.group], rank_context_),
           .generated = request.generated,
           .arrival = request.priority.arrival};
 }

@@ -222,6 +222,7 @@ class Scheduler final {
   void count_running();
   void revise_forecasts();
   void revise_forecast(GroupSlot slot);
+  void set_forecast(GroupSlot slot, const LengthForecast& forecast);
   LengthForecast forecast_of(GroupSlot slot) const;
   void reprioritize(GroupSlot slot);
   void remove_group(GroupSlot slot);
@@ -241,9 +242,9 @@ class Scheduler final {
   Stats stats_;
   std::int64_t version_ = 0;  // counts changes, so that a stale plan is noticed
   std::int64_t goal_ = 0;
-  std::int64_t num_requests_ = 0;     // of this policy version, finished ones among them
-  double upper_share_ = 0.5;          // Group::upper_share of all
-  std::int64_t since_count_ = 0;      // assignments since it was last set by what runs
+  std::int64_t num_requests_ = 0;  // of this policy version, finished ones among them
+  RankContext rank_context_;
+  std::int64_t since_count_ = 0;      // assignments since its share was last set by what runs
   bool has_counted_running_ = false;  // in this policy version
   std::int32_t num_in_flight_ = 0;
   InstanceId last_in_turn_;

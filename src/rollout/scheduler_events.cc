@@ -117,7 +117,7 @@ void Scheduler::remove_group(GroupSlot slot) {
 bool Scheduler::share_misses(std::int64_t num_running) {
   const auto rounded = static_cast<double>(std::bit_ceil(static_cast<std::uint64_t>(num_running)));
   const double share = std::clamp(config_.length_misses / rounded, kLeastShare, 0.5);
-  return std::exchange(upper_share_, share) != share;
+  return std::exchange(rank_context_.upper_share, share) != share;
 }
 
 // How many run at a time shows once each could have had a turn: until then, all count as running. Ranking all
@@ -130,16 +130,18 @@ void Scheduler::count_running() {
 }
 
 void Scheduler::revise_forecasts() {
-  for (const auto& [id, slot] : table_.groups()) revise_forecast(slot);
+  for (const auto& [id, slot] : table_.groups()) set_forecast(slot, forecast_of(slot));
 }
 
 void Scheduler::revise_forecast(GroupSlot slot) {
-  Group& group = table_[slot];
   const LengthForecast forecast = forecast_of(slot);
-  if (group.forecast == forecast && group.upper_share == upper_share_) return;
+  if (forecast != table_[slot].forecast) set_forecast(slot, forecast);
+}
+
+void Scheduler::set_forecast(GroupSlot slot, const LengthForecast& forecast) {
+  Group& group = table_[slot];
   group.forecast = forecast;
-  group.upper_share = upper_share_;
-  group.upper_tokens = upper_length(forecast, upper_share_, 0);
+  group.upper_tokens = upper_length(forecast, rank_context_.upper_share, 0);
   reprioritize(slot);
 }
 
@@ -226,9 +228,9 @@ void Scheduler::check_invariants() const {
   check_requests();
   if (!learns_lengths()) return;
   for (const auto& [id, slot] : table_.groups()) {
-    RONDO_CHECK(table_[slot].forecast == forecast_of(slot));
-    RONDO_CHECK_EQ(table_[slot].upper_share, upper_share_);
-    RONDO_CHECK_EQ(table_[slot].upper_tokens, upper_length(forecast_of(slot), upper_share_, 0));
+    const LengthForecast forecast = forecast_of(slot);
+    RONDO_CHECK(table_[slot].forecast == forecast);
+    RONDO_CHECK_EQ(table_[slot].upper_tokens, upper_length(forecast, rank_context_.upper_share, 0));
   }
 }
 
