@@ -63,6 +63,11 @@ reward::RewardFunction length_reward(std::vector<std::string>* truths = nullptr)
 }
 
 TEST_F(GenerationTest, EveryGroupIsWholeAndScored) {
+  const Token end = run(task(1))[0].samples[0].response.tokens[5];  // so that some responses end early
+  session_->stop =
+      std::make_shared<const engine::StopRules>(engine::StopRules{.tokens = {end}, .strings = {}});
+  std::int64_t id = 0;
+  int num_ended = 0;
   std::vector<std::string> truths;
   std::vector<std::int64_t> done;
   GenerationStats stats;
@@ -78,17 +83,28 @@ TEST_F(GenerationTest, EveryGroupIsWholeAndScored) {
     ASSERT_EQ((*groups)[g].samples.size(), 4u);
     for (const ScoredResponse& sample : (*groups)[g].samples) {
       const auto size = sample.response.tokens.size();
-      EXPECT_GE(size, 1u);
-      EXPECT_LE(size, 16u);
+      ASSERT_GE(size, 1u);
+      EXPECT_EQ(sample.response.id.value(), id++);
       EXPECT_EQ(sample.response.logprobs.size(), size);
       EXPECT_EQ(sample.response.entropies.size(), size);
       EXPECT_EQ(sample.reward.score, static_cast<double>(sample.text.size()));
       const bool ended = sample.response.reason == batch::FinishReason::kStopToken;
-      EXPECT_EQ(ended, sample.response.tokens.back() == 257);
+      EXPECT_EQ(ended, sample.response.tokens.back() == end);
+      EXPECT_EQ(std::ranges::count(sample.response.tokens, end), ended ? 1 : 0);
+      if (ended) {
+        ++num_ended;
+        EXPECT_LE(size, 16u);
+      } else {
+        EXPECT_EQ(sample.response.reason, batch::FinishReason::kLength);
+        EXPECT_EQ(size, 16u);
+      }
       const auto shown = std::span(sample.response.tokens).first(ended ? size - 1 : size);
       EXPECT_EQ(sample.text, session_->tokenizer->decode(shown, true));
     }
   }
+  // Both kinds of end occur.
+  EXPECT_GT(num_ended, 0);
+  EXPECT_LT(num_ended, 12);
   EXPECT_EQ(std::count(truths.begin(), truths.end(), "2"), 4);
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
   ASSERT_FALSE(done.empty());
