@@ -184,6 +184,73 @@ TEST_F(EngineStopStringTest, EndsWithTheTokenThatCompletesTheString) {
   }
 }
 
+// Over the places that a stop may have in a draft: with drafts that go on beyond it, the response ends there.
+class DraftsBeyondAStop final {
+ public:
+  static constexpr std::int32_t kDraft = 8;
+
+  DraftsBeyondAStop(const model::Model& model, std::vector<Token> truth, const text::Tokenizer* tokenizer)
+      : model_(model), truth_(std::move(truth)), tokenizer_(tokenizer) {}
+
+  void expect_cut(const Request& request, std::ptrdiff_t end, FinishReason reason) {
+    TestEngine plain(model_, {}, tokenizer_), drafted(model_, {}, tokenizer_);
+    std::size_t drafted_to = 0;
+    drafted->set_drafter([&](std::span<const DraftContext> contexts, batch::Drafts& drafts) {
+      for (const DraftContext& context : contexts) {
+        const std::size_t known = context.response.size();
+        const auto count = static_cast<std::size_t>(std::min(kDraft, context.max_tokens));
+        drafted_to = std::min(known + count, truth_.size());
+        drafts.add_chain(context.slot, std::span(truth_).subspan(known, drafted_to - known));
+      }
+    });
+    const Response response = run_all(drafted, {request})[0];
+    EXPECT_EQ(difference(run_all(plain, {request})[0], response), "") << "end " << end;
+    EXPECT_EQ(response.reason, reason);
+    EXPECT_THAT(response.tokens, ElementsAreArray(truth_.begin(), truth_.begin() + end));
+    if (drafted_to > static_cast<std::size_t>(end) && drafted->stats().accepted_tokens > 0) ++num_inside_;
+  }
+  /// Of the cuts, those with drafted tokens behind them in the same step.
+  int num_inside() const { return num_inside_; }
+
+ private:
+  const model::Model& model_;
+  std::vector<Token> truth_;
+  const text::Tokenizer* tokenizer_;
+  int num_inside_ = 0;
+};
+
+TEST(EngineTest, AStopTokenInsideADraftEndsTheResponseThere) {
+  const auto model = tiny_model();
+  const Request free = simple_request(0, {5, 6}, 60);
+  const std::vector<Token> tokens = run_all(*model, {}, {free})[0].tokens;
+  DraftsBeyondAStop drafts(*model, tokens, nullptr);
+  for (std::ptrdiff_t place = 10; place < 40; ++place) {
+    Request request = free;
+    request.stop = stop_at({tokens[static_cast<std::size_t>(place)]});
+    const auto end = std::ranges::find(tokens, request.stop->tokens[0]) - tokens.begin() + 1;
+    drafts.expect_cut(request, end, FinishReason::kStopToken);
+  }
+  EXPECT_GT(drafts.num_inside(), 15);
+}
+
+TEST_F(EngineStopStringTest, AStopStringInsideADraftEndsTheResponseThere) {
+  const Request free = simple_request(0, {5, 6}, 90);
+  const std::vector<Token> tokens = run(free)[0].tokens;
+  const std::string text = tokenizer_->decode(tokens, false);
+  ASSERT_EQ(text.size(), tokens.size());
+  DraftsBeyondAStop drafts(*model_, tokens, tokenizer_.get());
+  for (const std::size_t length : {1, 2, 5}) {
+    for (std::size_t place = 40; place < 56; ++place) {
+      const std::string stop = text.substr(place, length);
+      Request request = free;
+      request.stop = stop_at({}, {"never\n to be seen", stop});
+      drafts.expect_cut(request, static_cast<std::ptrdiff_t>(text.find(stop) + length),
+                        FinishReason::kStopString);
+    }
+  }
+  EXPECT_GT(drafts.num_inside(), 30);
+}
+
 TEST_F(EngineStopStringTest, NeedsATokenizer) {
   TestEngine engine(*model_, {});
   Request request = simple_request(0, {5, 6}, 9);
@@ -264,16 +331,6 @@ TEST(EngineTest, CancelReturnsWhatThereIs) {
   EXPECT_TRUE(engine->idle());
   ASSERT_TRUE(engine->submit(simple_request(1, {1, 2, 3}, 20)));  // the id is free again
   EXPECT_EQ(run_to_end(engine)[1].tokens.size(), 20U);
-}
-
-void copy_weights(const model::Model& from, model::Model& to) {
-  const auto& params = from.layout().params();
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    std::vector<float> values(static_cast<std::size_t>(params[i].count()));
-    const auto index = static_cast<model::ParamIndex>(i);
-    from.weights().load(index, 0, params[i].rows, values.data());
-    ASSERT_TRUE(to.weights().store(index, 0, params[i].rows, values.data()));
-  }
 }
 
 TEST(EngineTest, AfterDropKvResponsesGoOnUnderTheNewWeights) {

@@ -116,6 +116,16 @@ Responses run_to_end(TestEngine& engine) {
   return run_all(engine, {});
 }
 
+void copy_weights(const model::Model& from, model::Model& to) {
+  const auto& params = from.layout().params();
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    std::vector<float> values(static_cast<std::size_t>(params[i].count()));
+    const auto index = static_cast<model::ParamIndex>(i);
+    from.weights().load(index, 0, params[i].rows, values.data());
+    RONDO_CHECK(to.weights().store(index, 0, params[i].rows, values.data()).has_value());
+  }
+}
+
 Request simple_request(std::int64_t id, std::vector<Token> prompt, std::int32_t max_new_tokens) {
   Request request;
   request.id = RequestId(id);

@@ -57,6 +57,9 @@ Responses run_all(const model::Model& model, const RunSettings& settings,
                   const std::vector<Request>& requests);
 Responses run_to_end(TestEngine& engine);
 
+/// The parameters of `from` go into `to`, a model of the same shape.
+void copy_weights(const model::Model& from, model::Model& to);
+
 /// A request for `max_new_tokens` at temperature 1, in a group of its own.
 Request simple_request(std::int64_t id, std::vector<Token> prompt, std::int32_t max_new_tokens);
 
