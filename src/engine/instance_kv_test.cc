@@ -67,6 +67,7 @@ class SharedPrompt final {
       requests_.back().counter.sample = static_cast<std::uint32_t>(i);
       responses_.add(requests_.back());
     }
+    old_ = run_all(scene_.model(), {}, requests_);
     one_ = make(0);
     two_ = make(1);
   }
@@ -81,11 +82,25 @@ class SharedPrompt final {
     one_->settle();
   }
   void expect_the_same_responses() {
-    const Responses expected = run_all(scene_.model(), {}, requests_);
     for (const Request& request : requests_) {
       const auto id = request.id.value();
-      EXPECT_EQ(difference(expected[id], responses_.take(request.id).value()), "") << id;
+      EXPECT_EQ(difference(old_[id], responses_.take(request.id).value()), "") << id;
     }
+  }
+
+  // Of the first response, which had got so far under the old weights, and of the second, which had not
+  // begun.
+  void expect_new_weights_after(std::size_t tokens) {
+    const Response first = responses_.take(RequestId(0)).value();
+    const auto head = [tokens](const auto& all) {
+      return std::vector(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(tokens));
+    };
+    std::vector<Request> rest = {requests_[0], requests_[1]};
+    rest[0].progress = {head(first.tokens), head(first.logprobs), head(first.entropies)};
+    EXPECT_EQ(rest[0].progress.tokens, head(old_[0].tokens));
+    const Responses expected = run_all(scene_.model(), {}, rest);
+    EXPECT_EQ(difference(expected[0], first), "");
+    EXPECT_EQ(difference(expected[1], responses_.take(RequestId(1)).value()), "");
   }
 
   static constexpr std::int32_t kNew = 20;
@@ -103,6 +118,7 @@ class SharedPrompt final {
   const RolloutScene& scene_;
   std::vector<Token> prompt_ = std::vector<Token>(2 * kv::kBlockTokens + 3, 1);
   std::vector<Request> requests_;
+  Responses old_;  // under the weights that the scene had at first
   ResponseStore responses_;
   rollout::EventQueue events_;
   SteadyClock clock_;
@@ -274,6 +290,40 @@ TEST_F(InstanceKvTest, KvMovesThroughHostAndDisk) {
       EXPECT_EQ(num_files_below(rollout.folder()), 0);
     }
   }
+}
+
+// A single instance without host memory has nowhere else to get KV back from.
+TEST_F(InstanceKvTest, KvComesBackFromDiskAlone) {
+  for (const std::int64_t disk_blocks : {0, 100}) {
+    TestRollout rollout(scene(), {.policy = Policy::kLeastAttained,
+                                  .instances = 1,
+                                  .chunk_tokens = 12,
+                                  .spare_blocks = 0,
+                                  .host_blocks = 0,
+                                  .disk_blocks = disk_blocks});
+    const Result<Responses> found = rollout.run();
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(difference(scene().expected(), *found), "") << disk_blocks;
+    EXPECT_EQ(rollout.stats().restored_tokens > 0, disk_blocks > 0) << disk_blocks;
+    if (disk_blocks > 0) {
+      EXPECT_GT(rollout.disk_bytes_written(), 0);
+    }
+  }
+}
+
+// A response that is parked, and a prompt that is kept for its siblings, while the weights become others.
+TEST_F(InstanceKvTest, NewWeightsVoidTheKvOfAParkedResponseAndOfAPrompt) {
+  RolloutScene changing(4);
+  SharedPrompt shared(changing);
+  shared.one().run_chunk({.request = RequestId(0), .group = GroupId(0), .max_tokens = 7});
+  shared.one().settle();
+  ASSERT_TRUE(shared.one().engine().has_prompt(GroupId(0)));
+  ASSERT_TRUE(shared.one().engine().is_live(RequestId(0)));
+  changing.new_weights(100);
+  shared.one().drop_kv();
+  for (int i = 0; i < 2; ++i) shared.one().run_chunk({.request = RequestId(i), .group = GroupId(0)});
+  shared.one().settle();
+  shared.expect_new_weights_after(7);
 }
 
 // Request ids are the same in every process: what lies in the folder may be anyone's.

@@ -39,6 +39,7 @@ TEST_F(InstanceTest, ChunkedPoliciesNeverPreempt) {
 
 // One response at a time: between two samples of a group nothing of it is there but the kept prompt.
 TEST_F(InstanceTest, DraftsChangeNothingAndGoWithTheirGroups) {
+  std::int64_t fetched = 0;
   for (const Policy policy : {Policy::kSeer, Policy::kLeastAttained, Policy::kPartial}) {
     TestRollout rollout(scene(), {.policy = policy, .instances = 3, .spare_blocks = 2, .draft = true});
     const Result<Responses> found = rollout.run(policy == Policy::kPartial ? 3 : 0);
@@ -47,6 +48,7 @@ TEST_F(InstanceTest, DraftsChangeNothingAndGoWithTheirGroups) {
       EXPECT_EQ(difference(scene().expected()[id], response), "");
     }
     EXPECT_GT(rollout.stats().drafted_tokens, 0);
+    fetched += rollout.fetched_draft_tokens();
     EXPECT_EQ(rollout.draft_server().num_groups(), 0U);
     EXPECT_EQ(rollout.draft_server().memory_bytes(), 0U);
     for (const Drafting* drafting : rollout.draftings()) {
@@ -54,6 +56,35 @@ TEST_F(InstanceTest, DraftsChangeNothingAndGoWithTheirGroups) {
       EXPECT_EQ(drafting->client().memory_bytes(), 0U);
     }
   }
+  EXPECT_GT(fetched, 0) << "instances drafted from each other's responses";
+}
+
+// What the instances tell each other for drafts is lost, late, repeated and out of order.
+TEST_F(InstanceTest, DraftsOverABadNetworkChangeNothing) {
+  std::int64_t lost = 0, delays = 0, fetched = 0;
+  for (const Policy policy : {Policy::kSeer, Policy::kSeerPlus, Policy::kLeastAttained}) {
+    for (const double loss : {0.2, 0.6}) {
+      const Setting setting{.policy = policy,
+                            .instances = 3,
+                            .spare_blocks = 2,
+                            .draft = true,
+                            .draft_weather = {{.loss = loss, .repeat = 0.4}}};
+      TestRollout rollout(scene(), setting);
+      const Result<Responses> found = rollout.run();
+      ASSERT_TRUE(found) << found.error().message();
+      EXPECT_EQ(difference(scene().expected(), *found), "") << setting << ", loss " << loss;
+      EXPECT_GT(rollout.stats().drafted_tokens, rollout.stats().accepted_tokens);
+      EXPECT_GT(rollout.stats().accepted_tokens, 0);
+      for (const auto& transport : rollout.lossy_transports()) {
+        lost += transport->num_lost();
+        delays += transport->num_delays();
+      }
+      fetched += rollout.fetched_draft_tokens();
+    }
+  }
+  EXPECT_GT(lost, 100);
+  EXPECT_GT(delays, 100);
+  EXPECT_GT(fetched, 0) << "what did arrive was used";
 }
 
 // With the very responses in the history nearly all drafts are right.
@@ -91,6 +122,37 @@ TEST_F(InstanceTest, AFailedInstanceLosesNothing) {
       failures = rollout.dispatcher().stats().failed_instances;
     }
     EXPECT_EQ(failures, 1) << "at step " << at;
+  }
+}
+
+// The same while responses are drafted and little memory sends KV to the disk.
+TEST_F(InstanceTest, AFailureAmidDraftsAndDiskLosesNothing) {
+  const RolloutScene crowd(6, 12);
+  for (const Policy policy : {Policy::kSeer, Policy::kSeerPlus, Policy::kLeastAttained}) {
+    const Setting setting{.policy = policy,
+                          .instances = 3,
+                          .chunk_tokens = 12,
+                          .spare_blocks = 0,
+                          .host_blocks = 0,
+                          .disk_blocks = 500,
+                          .draft = true};
+    std::int64_t failures = 0, written = 0;
+    // The others may be done before, and all may fit.
+    for (int attempt = 0; attempt < 20 && (failures == 0 || written == 0); ++attempt) {
+      TestRollout rollout(crowd, setting, [](int instance, std::int64_t step) -> Result<void> {
+        if (instance == 1 && step >= 15) return fail(Code::kIo, "the device fell over");
+        if (instance != 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return {};
+      });
+      const Result<Responses> found = rollout.run();
+      ASSERT_TRUE(found) << found.error().message();
+      EXPECT_EQ(difference(crowd.expected(), *found), "") << setting;
+      EXPECT_GT(rollout.stats().accepted_tokens, 0);
+      failures = rollout.dispatcher().stats().failed_instances;
+      written = rollout.disk_bytes_written();
+    }
+    EXPECT_EQ(failures, 1) << setting;
+    EXPECT_GT(written, 0) << setting;
   }
 }
 
@@ -139,13 +201,20 @@ TEST_F(InstanceTest, PartialStopsAtTheWantedGroups) {
   EXPECT_EQ(difference(scene().expected(), *all), "");
 }
 
-TEST_F(InstanceTest, NewWeightsVoidTheKv) {
-  TestRollout rollout(scene(), {.instances = 2});
-  for (int step = 0; step < 3; ++step) {
+// Each step leaves responses unfinished, and the next has the same ids under other weights.
+TEST_F(InstanceTest, NothingOfOldWeightsIsLeftInTheNextStep) {
+  RolloutScene changing(4);
+  TestRollout rollout(changing, {.policy = Policy::kPartial, .instances = 2, .draft = true});
+  for (std::uint32_t step = 0; step < 3; ++step) {
+    const Result<Responses> part = rollout.run(1);
+    ASSERT_TRUE(part) << part.error().message();
+    const Responses old = changing.expected();
+    changing.new_weights(100 + step);
+    ASSERT_NE(difference(old, changing.expected()), "");
+    rollout.new_policy_version();
     const Result<Responses> found = rollout.run();
     ASSERT_TRUE(found) << found.error().message();
-    EXPECT_EQ(difference(scene().expected(), *found), "");
-    rollout.dispatcher().new_policy_version();
+    EXPECT_EQ(difference(changing.expected(), *found), "");
   }
 }
 
@@ -196,7 +265,9 @@ TEST_F(InstanceTest, RandomSettings) {
                             .spare_blocks = static_cast<std::int32_t>(rng() % 6),
                             .max_running = static_cast<std::int32_t>(1 + rng() % 8),
                             .host_blocks = static_cast<std::int64_t>(rng() % 20),
-                            .disk_blocks = static_cast<std::int64_t>(rng() % 20)};
+                            .disk_blocks = static_cast<std::int64_t>(rng() % 20),
+                            .draft = rng() % 2 == 0,
+                            .draft_weather = {{}}};
       TestRollout rollout(scene, setting);
       const Result<Responses> found = rollout.run();
       ASSERT_TRUE(found) << found.error().message() << " " << setting;

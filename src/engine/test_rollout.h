@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <string>
@@ -17,6 +18,7 @@
 #include "rollout/dispatcher.h"
 #include "rollout/draft_server.h"
 #include "rollout/local_draft_transport.h"
+#include "rollout/lossy_draft_transport.h"
 
 namespace rondo::engine {
 
@@ -33,13 +35,15 @@ struct Setting {
   int timeout_s = 60;
   int threads = 1;
   bool draft = false;
+  std::optional<rollout::LossyDraftTransport::Weather> draft_weather = {};  // none: nothing is lost or late
   int prefetch = 8;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Setting& s) {
   return out << "policy " << static_cast<int>(s.policy) << ", " << s.instances << " instances, chunk "
              << s.chunk_tokens << ", spare " << s.spare_blocks << ", host " << s.host_blocks << ", disk "
-             << s.disk_blocks;
+             << s.disk_blocks << (s.draft ? ", drafts" : "")
+             << (s.draft_weather ? " over a bad network" : "");
 }
 
 inline std::vector<rollout::GroupSpec> groups_of(const std::vector<Request>& requests,
@@ -68,6 +72,11 @@ class RolloutScene final {
     requests_ = random_requests(rng, spec.vocab, num_groups);
     expected_ = run_all(*model_, {}, requests_);
   }
+  /// Another model of the same shape, in the same place; what is expected is then its answer.
+  void new_weights(std::uint32_t seed) {
+    copy_weights(*testing::random_model(model_->spec(), seed), *model_);
+    expected_ = run_all(*model_, {}, requests_);
+  }
   const model::Model& model() const { return *model_; }
   const std::vector<Request>& requests() const { return requests_; }
   const Responses& expected() const { return expected_; }
@@ -88,6 +97,7 @@ class TestRollout final {
       : scene_(scene),
         history_(history),
         folder_(std::filesystem::temp_directory_path() / ("rondo_kv_" + std::to_string(::getpid()))) {
+    draft_server_->clear(PolicyVersion(version_));  // as the clients count: else it refuses all they say
     const auto block = static_cast<std::int64_t>(KvStorage::block_bytes(scene.model().spec()));
     Engine::Config config;
     config.kv_memory.bytes = block * (blocks_of_longest(scene.requests()) + setting.spare_blocks);
@@ -102,8 +112,7 @@ class TestRollout final {
                          .value(),
         .instances = {},
         .events = &events_,
-        .store = std::make_unique<rollout::KvStore>(
-            setting.disk_blocks > 0 ? rollout::KvFiles::create(folder_).value() : nullptr),
+        .store = std::make_unique<rollout::KvStore>(setting.disk_blocks > 0 ? make_files() : nullptr),
         .clock = &clock_,
         .drafts = setting.draft ? draft_server_.get() : nullptr};
     for (int i = 0; i < setting.instances; ++i) {
@@ -113,7 +122,7 @@ class TestRollout final {
                          .responses = &responses_,
                          .events = &events_,
                          .clock = &clock_};
-      if (setting.draft) own.drafting = make_drafting();
+      if (setting.draft) own.drafting = make_drafting(setting);
       if (before_step) own.before_step = [=](std::int64_t step) { return before_step(i, step); };
       instances_.push_back(Instance::create(InstanceId(i), config, std::move(own)).value());
       deps.instances.push_back(instances_.back().get());
@@ -141,11 +150,25 @@ class TestRollout final {
     return found;
   }
 
+  void new_policy_version() {
+    draft_server_->clear(PolicyVersion(++version_));
+    dispatcher_->new_policy_version();
+  }
+
   rollout::Dispatcher& dispatcher() { return *dispatcher_; }
   const rollout::DraftServer& draft_server() const { return *draft_server_; }
   /// Of each instance, while nothing runs.
   std::span<const Drafting* const> draftings() const { return draftings_; }
+  /// Of other instances' responses, in all trees together.
+  std::int64_t fetched_draft_tokens() const {
+    std::int64_t sum = 0;
+    for (const Drafting* drafting : draftings_) sum += drafting->client().stats().fetched_tokens;
+    return sum;
+  }
+  std::span<const std::unique_ptr<rollout::LossyDraftTransport>> lossy_transports() const { return lossy_; }
   std::span<const std::unique_ptr<Instance>> instances() const { return instances_; }
+  /// That went to the disk; with a disk tier alone.
+  std::int64_t disk_bytes_written() const { return files_->bytes_written(); }
   batch::Planner::Stats stats() const {
     batch::Planner::Stats sum;
     for (const auto& instance : instances_) {
@@ -162,14 +185,27 @@ class TestRollout final {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  std::unique_ptr<rollout::KvFiles> make_files() {
+    auto files = rollout::KvFiles::create(folder_).value();
+    files_ = files.get();
+    return files;
+  }
+
   // Drafts cost nothing, so there are always some.
-  std::unique_ptr<Drafting> make_drafting() {
+  std::unique_ptr<Drafting> make_drafting(const Setting& setting) {
     const auto cost =
         rollout::StepCost::create({.batches = {1.0}, .gammas = {0.0, 8.0}, .contexts = {1.0}}, {1.0, 1.0});
     transports_.push_back(std::make_unique<rollout::LocalDraftTransport>(*draft_server_));
+    batch::DraftTransport* transport = transports_.back().get();
+    if (setting.draft_weather) {
+      const auto seed = static_cast<std::uint32_t>(lossy_.size());
+      lossy_.push_back(
+          std::make_unique<rollout::LossyDraftTransport>(*transport, *setting.draft_weather, seed));
+      transport = lossy_.back().get();
+    }
     Drafting::Config config;
     config.client.append_batch = config.client.fetch_period = 4;
-    auto drafting = Drafting::create(config, cost.value(), *transports_.back(), history_).value();
+    auto drafting = Drafting::create(config, cost.value(), *transport, history_).value();
     draftings_.push_back(drafting.get());
     return drafting;
   }
@@ -178,9 +214,12 @@ class TestRollout final {
   const rollout::ResponseHistory* history_;
   std::filesystem::path folder_;
   SteadyClock clock_;
+  std::int64_t version_ = 0;
   std::unique_ptr<rollout::DraftServer> draft_server_ = rollout::DraftServer::create({}, clock_).value();
   std::vector<std::unique_ptr<rollout::LocalDraftTransport>> transports_;
+  std::vector<std::unique_ptr<rollout::LossyDraftTransport>> lossy_;
   std::vector<const Drafting*> draftings_;
+  const rollout::KvFiles* files_ = nullptr;  // the dispatcher's
   ResponseStore responses_;
   rollout::EventQueue events_;
   std::vector<std::unique_ptr<testing::Compute>> teams_;

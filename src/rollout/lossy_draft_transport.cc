@@ -7,7 +7,11 @@ namespace rondo::rollout {
 
 void LossyDraftTransport::post(Parcel parcel) {
   if (chance(weather_.repeat)) on_the_way_.push_back(parcel);
-  if (!chance(weather_.loss)) on_the_way_.push_back(std::move(parcel));
+  if (chance(weather_.loss)) {
+    ++num_lost_;
+  } else {
+    on_the_way_.push_back(std::move(parcel));
+  }
 }
 
 void LossyDraftTransport::update(const batch::DraftUpdate& message) {
@@ -30,6 +34,7 @@ void LossyDraftTransport::arrive(batch::DraftReplies& replies) {
   std::vector<Parcel> arriving = std::exchange(on_the_way_, {});
   for (Parcel& parcel : arriving) {
     if (chance(weather_.delay)) {
+      ++num_delays_;
       on_the_way_.push_back(std::move(parcel));
     } else {
       parcel(replies);

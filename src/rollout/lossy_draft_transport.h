@@ -28,6 +28,10 @@ class LossyDraftTransport final : public batch::DraftTransport {
   void register_group(PolicyVersion version, GroupId group, std::int64_t ttl_ns) override;
   void receive(batch::DraftReplies& replies) override;
 
+  /// Messages and replies that never arrived, and times that one had to wait.
+  std::int64_t num_lost() const { return num_lost_; }
+  std::int64_t num_delays() const { return num_delays_; }
+
  private:
   // A message or a reply on its way: what happens when it arrives.
   using Parcel = std::function<void(batch::DraftReplies&)>;
@@ -40,6 +44,8 @@ class LossyDraftTransport final : public batch::DraftTransport {
   Weather weather_;
   std::mt19937 random_;
   std::vector<Parcel> on_the_way_;
+  std::int64_t num_lost_ = 0;
+  std::int64_t num_delays_ = 0;
 };
 
 }  // namespace rondo::rollout
