@@ -92,8 +92,8 @@ Result<std::vector<Variant>> variants_of(const BenchArgs& args) {
   return variants;
 }
 
-// Into `plan`: the lengths of the first prompts and samples of the file, in order, and what the prompts behind
-// them tell, as earlier steps would. Nothing without a file.
+// Into `plan`: the lengths of the first prompts and samples of the file, in order, and what the prompts
+// behind them tell, as earlier steps would. Nothing without a file.
 Result<void> replay_lengths(const rl::Config& config, const std::string& path, RolloutPlan& plan) {
   if (path.empty()) return {};
   RONDO_ASSIGN_CTX(const std::string text, read_file(path), "--lengths");
@@ -313,8 +313,11 @@ Result<void> bench_rollout(rl::Session& session, const BenchArgs& args, const Ro
                    rl::load_prompts(data.train_files, data, session.config.model.path, *session.tokenizer,
                                     data::GroundTruth::kOptional),
                    "data.train_files");
-  Bench bench{
-      .session = session, .args = args, .prompts = {}, .exact_lengths = plan.exact_lengths, .prior = plan.prior};
+  Bench bench{.session = session,
+              .args = args,
+              .prompts = {},
+              .exact_lengths = plan.exact_lengths,
+              .prior = plan.prior};
   RONDO_ASSIGN(bench.prompts, first_prompts(session, set));
   if (bench.exact_lengths.empty() && any_learns(variants)) RONDO_TRY(learn_lengths(bench, set));
   std::vector<std::int32_t> true_lengths = plan.exact_lengths;
