@@ -149,7 +149,7 @@ TEST_F(InstanceTest, AFailureAmidDraftsAndDiskLosesNothing) {
       EXPECT_EQ(difference(crowd.expected(), *found), "") << setting;
       EXPECT_GT(rollout.stats().accepted_tokens, 0);
       failures = rollout.dispatcher().stats().failed_instances;
-      written = rollout.disk_bytes_written();
+      written = rollout.files()->bytes_written();
     }
     EXPECT_EQ(failures, 1) << setting;
     EXPECT_GT(written, 0) << setting;

@@ -167,8 +167,8 @@ class TestRollout final {
   }
   std::span<const std::unique_ptr<rollout::LossyDraftTransport>> lossy_transports() const { return lossy_; }
   std::span<const std::unique_ptr<Instance>> instances() const { return instances_; }
-  /// That went to the disk; with a disk tier alone.
-  std::int64_t disk_bytes_written() const { return files_->bytes_written(); }
+  /// The disk tier; null without one.
+  const rollout::KvFiles* files() const { return files_; }
   batch::Planner::Stats stats() const {
     batch::Planner::Stats sum;
     for (const auto& instance : instances_) {

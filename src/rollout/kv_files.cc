@@ -252,7 +252,11 @@ void KvFiles::read_now(const Job& job) {
   std::error_code error;
   if (fs::exists(path, error)) {
     image = read_image(path);
-    if (image == nullptr) lose(fmt::format("{} is damaged", path.string()));
+    if (image == nullptr) {
+      lose(fmt::format("{} is damaged", path.string()));
+    } else {
+      bytes_read_ += static_cast<std::int64_t>(image->bytes.size());
+    }
     remove_quietly(path);
   }
   job.parcel->fill(std::move(image));

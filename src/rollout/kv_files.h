@@ -62,6 +62,8 @@ class KvFiles final {
 
   const std::filesystem::path& folder() const { return folder_.path(); }
   std::int64_t bytes_written() const { return bytes_written_; }
+  /// Of images that came back whole.
+  std::int64_t bytes_read() const { return bytes_read_; }
   std::int64_t num_lost() const { return num_lost_; }
 
  private:
@@ -88,6 +90,7 @@ class KvFiles final {
   KvFolder folder_;
   std::int64_t next_file_ = 0;
   std::atomic<std::int64_t> bytes_written_ = 0;
+  std::atomic<std::int64_t> bytes_read_ = 0;
   std::atomic<std::int64_t> num_lost_ = 0;
 
   std::mutex mutex_;
