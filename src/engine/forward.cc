@@ -77,6 +77,7 @@ Forward::Value Forward::rms_norm(Value x, model::ParamIndex weight) {
   return {normed_.data(), spec.hidden};
 }
 
+// The only one of a decoder makes q, k and v.
 Forward::Value Forward::linear(Value x, model::ParamIndex weight) {
   const kernels::PackedMatrix& w = model_->weights().matrix(weight);
   kernels::matmul(context_, w, x.data, w.cols(), num_rows(), qkv_.data(), w.rows());
